@@ -1,0 +1,237 @@
+package broker
+
+import "github.com/sluicemq/sluice/internal/subject"
+
+// Flush hands over all that is staged. It returns a gate if a receiver is behind; see [Receiver].
+func (p *Publisher) Flush() (gate <-chan struct{}) {
+	p.gates = p.gates[:0]
+	p.HandOff()
+	if len(p.gates) > 0 {
+		gate = p.gates[0]
+	}
+	return gate
+}
+
+// HandOff is Flush for a publisher that looks at Gates when it is done with a chunk: they gather until ForgetGates.
+func (p *Publisher) HandOff() {
+	if len(p.msgs) > 0 {
+		p.handOff()
+	}
+	p.arena = p.arena[:0]
+}
+
+// Gates gives all the gates since ForgetGates or Flush. The slice holds until the next of them.
+func (p *Publisher) Gates() []<-chan struct{} { return p.gates }
+
+// ForgetGates empties Gates.
+func (p *Publisher) ForgetGates() { p.gates = p.gates[:0] }
+
+// Pending reports whether something is staged.
+func (p *Publisher) Pending() bool { return len(p.msgs) > 0 }
+
+// handOff gives every receiver its part: one call each, and a further one for those that get messages of queue groups
+// whose chosen member has gone meanwhile.
+func (p *Publisher) handOff() {
+	p.batch.Msgs, p.batch.From = p.msgs, p.opts.Origin
+	if p.grouped {
+		p.chooseAgain()
+	}
+	// active may grow as this runs.
+	for i := 0; i < len(p.active); i++ {
+		st := p.active[i]
+		st.handed = true
+		if len(st.refs) == 0 {
+			continue
+		}
+		p.handTo(st)
+		if len(p.batch.Refused) > 0 {
+			p.reroute()
+		}
+	}
+	p.reset()
+}
+
+func (p *Publisher) handTo(st *stage) {
+	refs := st.refs
+	st.refs = nil
+	st.done = refs[len(refs)-1].Msg + 1
+	var gate <-chan struct{}
+	if st.outlet != nil {
+		p.batch.Refs = refs
+		gate = st.outlet.DeliverStaged(&p.batch)
+		p.batch.Refs = nil
+	} else {
+		gate = p.deliver(st.to, refs)
+	}
+	if gate != nil {
+		p.gate(gate)
+	}
+	if cap(refs) <= maxKeptRefs || len(p.active) == 1 {
+		st.refs = refs[:0]
+	}
+}
+
+// maxKeptRefs bounds what a stage keeps for the next chunk where there are several.
+const maxKeptRefs = 4 << 10
+
+// gate notes a gate, once.
+func (p *Publisher) gate(gate <-chan struct{}) {
+	for _, g := range p.gates {
+		if g == gate {
+			return
+		}
+	}
+	if len(p.gates) < maxGates {
+		p.gates = append(p.gates, gate)
+	}
+}
+
+// maxGates bounds how many receivers a publisher waits for.
+const maxGates = 64
+
+// deliver is for receivers that are no outlets: the server's own.
+func (p *Publisher) deliver(to Receiver, refs []Ref) (gate <-chan struct{}) {
+	batch := make([]Delivery, 0, len(refs))
+	for _, ref := range refs {
+		if ref.Sub.Closed() {
+			p.batch.Refused = append(p.batch.Refused, ref)
+			continue
+		}
+		batch = append(batch, Delivery{Msg: p.msgs[ref.Msg].msg(), Sub: ref.Sub, From: p.opts.Origin})
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	return to.Deliver(batch)
+}
+
+// chooseAgain takes messages of queue groups away from members that have gone, or have reached their limit, since they
+// were chosen, before anything is handed over, so that their new places keep the order.
+func (p *Publisher) chooseAgain() {
+	var remaining map[*Subscription]uint64
+	for i := 0; i < len(p.active); i++ {
+		st := p.active[i]
+		kept := st.refs[:0]
+		for _, ref := range st.refs {
+			sub := ref.Sub
+			ended := sub.Closed()
+			if !ended && st.outlet != nil && sub.limit.Load() > 0 && sub.Queue() != "" {
+				if remaining == nil {
+					remaining = make(map[*Subscription]uint64)
+				}
+				left, ok := remaining[sub]
+				if !ok {
+					left = st.outlet.Remaining(sub)
+				}
+				ended = left == 0
+				remaining[sub] = max(left, 1) - 1
+			}
+			if ended {
+				p.batch.Refused = append(p.batch.Refused, ref)
+			} else {
+				kept = append(kept, ref)
+			}
+		}
+		st.refs = kept
+		if len(p.batch.Refused) > 0 {
+			p.reroute()
+		}
+	}
+}
+
+// reroute gives messages of queue groups that were refused to other members.
+func (p *Publisher) reroute() {
+	for _, ref := range p.batch.Refused {
+		if ref.Sub.Queue() == "" {
+			continue
+		}
+		if !ref.Sub.Closed() {
+			// Its receiver is closing, and the subscription will end soon: not a second time.
+			if p.refused == nil {
+				p.refused = make(map[*Subscription]struct{})
+			}
+			p.refused[ref.Sub] = struct{}{}
+		}
+		p.rechoose(ref)
+	}
+	p.batch.Refused = p.batch.Refused[:0]
+}
+
+// rechoose finds a new member for a message. A member that has been handed a later message of this chunk already is
+// taken only where there is no other, and one that might refuse too: it sees this one out of order, but the group loses
+// nothing.
+func (p *Publisher) rechoose(ref Ref) {
+	m := &p.msgs[ref.Msg]
+	to := m.To
+	if to == nil {
+		to = m.Subject
+	}
+	p.space.index.Match(to, &p.result)
+	var candidates, inOrder []target // the second are the better ones
+	for i := range p.result.Queues {
+		if p.result.Queues[i].Name != ref.Sub.Queue() {
+			continue
+		}
+		for _, sub := range p.result.Queues[i].Members {
+			if _, refused := p.refused[sub]; refused || sub == ref.Sub || sub.Closed() || p.barred(sub, to) {
+				continue
+			}
+			t := target{sub, p.stageOf(sub.to)}
+			candidates = append(candidates, t)
+			if t.st.done <= ref.Msg && sub.Limit() == 0 {
+				inOrder = append(inOrder, t)
+			}
+		}
+	}
+	if len(inOrder) > 0 {
+		candidates = inOrder
+	}
+	if len(candidates) == 0 {
+		if p.opts.Lost != nil {
+			p.opts.Lost(m)
+		}
+		return
+	}
+	p.insert(&candidates[p.choose(len(candidates))], ref.Msg)
+}
+
+// insert adds a message to a stage at its place in the order.
+func (p *Publisher) insert(t *target, at int) {
+	p.add(t, at)
+	st := t.st
+	i := len(st.refs) - 1
+	for ; i > 0 && st.refs[i-1].Msg > at; i-- {
+		st.refs[i] = st.refs[i-1]
+	}
+	st.refs[i] = Ref{Sub: t.sub, Msg: at}
+	if st.handed {
+		st.handed = false
+		p.active = append(p.active, st) // it has had its turn, and gets another
+	}
+}
+
+// reset makes ready for the next chunk.
+func (p *Publisher) reset() {
+	for _, st := range p.active {
+		st.active, st.handed, st.done = false, false, 0
+	}
+	p.active = p.active[:0]
+	p.grouped, p.refused = false, nil
+	p.msgs = p.msgs[:0]
+	p.staged = 0
+	p.batch.Msgs = nil
+	if len(p.stages) > p.limit {
+		p.forget()
+	}
+}
+
+// forget drops all routes and stages, and with them receivers that are gone. The limit follows the need, so that a
+// wide fan-out does not forget at every chunk.
+func (p *Publisher) forget() {
+	p.routes = routes{}
+	p.last = nil
+	p.spare = Route{}
+	p.result = subject.Result[*Subscription]{}
+	p.limit = max(minStages, 2*len(p.stages))
+	p.stages = nil
+}

@@ -1,0 +1,211 @@
+package broker
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/sluicemq/sluice/internal/subject"
+)
+
+// maxStaged bounds what a publisher stages before it hands off in the middle of a chunk: references of 16 bytes.
+const maxStaged = 32 << 10
+
+// PublisherOptions say on whose behalf a publisher publishes.
+type PublisherOptions struct {
+	Origin *Origin // nil: the server itself
+	Self   Receiver
+	NoEcho bool // Self does not get what it publishes
+	// Check judges a subject when it is first seen; its answer is Route.Verdict until subscriptions or permissions change.
+	Check func(subject []byte) uint8
+	// Lost is told of a message that was staged for queue groups only and found none of their members left.
+	Lost func(m *Staged)
+}
+
+// Publisher publishes into a space. It is not safe for concurrent use: each goroutine has its own.
+type Publisher struct {
+	space  *Space
+	opts   PublisherOptions
+	routes routes
+	last   *Route
+	spare  Route // for subjects that are not in the cache
+	result subject.Result[*Subscription]
+
+	stages  map[Receiver]*stage
+	limit   int // of stages, before they are forgotten
+	active  []*stage
+	msgs    []Staged
+	staged  int
+	grouped bool                       // a message went to a queue group
+	refused map[*Subscription]struct{} // by receivers that are closing; of this chunk
+	batch   Batch
+	gates   []<-chan struct{}
+	arena   []byte
+	random  rand.PCG
+}
+
+// stage collects what a chunk holds for one receiver.
+type stage struct {
+	to     Receiver
+	outlet Outlet // to, if it is one
+	refs   []Ref
+	active bool
+	handed bool // in a hand-off: has had its turn
+	done   int  // in a hand-off: one more than the last message that it was handed
+}
+
+// minStages is how many receivers a publisher remembers at least.
+const minStages = 256
+
+// NewPublisher makes a publisher for the server itself.
+func (s *Space) NewPublisher() *Publisher { return s.NewPublisherFor(PublisherOptions{}) }
+
+// NewPublisherFor makes a publisher.
+func (s *Space) NewPublisherFor(opts PublisherOptions) *Publisher {
+	p := &Publisher{space: s, opts: opts, limit: minStages}
+	p.random.Seed(rand.Uint64(), rand.Uint64())
+	return p
+}
+
+// Space is where it publishes.
+func (p *Publisher) Space() *Space { return p.space }
+
+// Publish stages a message and reports how many receivers it has, of which a queue group is one. The message is copied.
+func (p *Publisher) Publish(m Msg) (receivers int) { return p.PublishTo(m.Subject, m) }
+
+// PublishTo is Publish for a message that goes to the subscribers of another subject than its own, as a consumer's
+// deliveries do.
+func (p *Publisher) PublishTo(to []byte, m Msg) (receivers int) {
+	r := p.Route(to)
+	if len(r.plain) == 0 && len(r.groups) == 0 {
+		return 0
+	}
+	return p.Stage(r, p.copy(to, m))
+}
+
+// copy puts a message into the arena in its staged form.
+func (p *Publisher) copy(to []byte, m Msg) Staged {
+	need := len(to) + len(m.Subject) + len(m.Reply) + len(m.Header) + len(m.Data) + 32
+	if cap(p.arena)-len(p.arena) < need {
+		// What is staged keeps the old arena alive.
+		p.arena = make([]byte, 0, max(need, min(2*cap(p.arena), 64<<10), 1<<10))
+	}
+	a := p.arena
+	start := len(a)
+	a = append(a, m.Subject...)
+	s := Staged{Subject: a[start:len(a):len(a)], ReplyLen: int32(len(m.Reply)), HeaderLen: int32(len(m.Header))}
+	if !bytes.Equal(to, m.Subject) {
+		start = len(a)
+		a = append(a, to...)
+		s.To = a[start:len(a):len(a)]
+	}
+	start = len(a)
+	if len(m.Reply) > 0 {
+		a = append(a, m.Reply...)
+		a = append(a, ' ')
+	}
+	if len(m.Header) > 0 {
+		a = strconv.AppendInt(a, int64(len(m.Header)), 10)
+		a = append(a, ' ')
+	}
+	a = strconv.AppendInt(a, int64(len(m.Header)+len(m.Data)), 10)
+	a = append(a, '\r', '\n')
+	s.DataOff = int32(len(a) - start)
+	a = append(a, m.Header...)
+	a = append(a, m.Data...)
+	a = append(a, '\r', '\n')
+	s.Wire = a[start:len(a):len(a)]
+	p.arena = a
+	return s
+}
+
+// Route finds what a subject reaches. The route holds until the next call of Route.
+func (p *Publisher) Route(subj []byte) *Route {
+	policy := p.space.policy.Load()
+	if r := p.last; r != nil && bytes.Equal(r.subject, subj) && r.policy == policy && r.stamp.Holds() {
+		return r
+	}
+	hash := subject.Hash(subj)
+	r := p.routes.find(hash, subj)
+	switch {
+	case r == nil && p.routes.secondTime(hash):
+		r = p.routes.enter(hash, subj)
+		p.fill(r)
+	case r == nil:
+		r = &p.spare
+		r.subject = append(r.subject[:0], subj...)
+		p.fill(r)
+	case r.policy != policy || !r.stamp.Holds():
+		p.fill(r)
+	}
+	p.last = r
+	return r
+}
+
+// Stage notes that a message takes a route, and reports how many receivers it has. Its slices must hold until the
+// hand-off.
+func (p *Publisher) Stage(r *Route, m Staged) (receivers int) {
+	n := len(r.plain) + len(r.groups)
+	if n == 0 {
+		return 0
+	}
+	at := len(p.msgs)
+	p.msgs = append(p.msgs, m)
+	for i := range r.plain {
+		p.add(&r.plain[i], at)
+	}
+	for i := range r.groups {
+		p.addMember(r.groups[i].members, at)
+	}
+	if p.staged >= maxStaged {
+		p.handOff()
+	}
+	return n
+}
+
+func (p *Publisher) add(t *target, at int) {
+	st := t.st
+	if !st.active {
+		st.active = true
+		p.active = append(p.active, st)
+	}
+	st.refs = append(st.refs, Ref{Sub: t.sub, Msg: at})
+	p.staged++
+}
+
+// addMember chooses a member of a queue group at random.
+func (p *Publisher) addMember(members []target, at int) {
+	p.grouped = true
+	p.add(&members[p.choose(len(members))], at)
+}
+
+// choose gives a random number below n.
+func (p *Publisher) choose(n int) int {
+	if n == 1 {
+		return 0
+	}
+	return int(uint64(uint32(p.random.Uint64())) * uint64(n) >> 32)
+}
+
+// stageOf finds or makes the stage of a receiver.
+func (p *Publisher) stageOf(to Receiver) *stage {
+	if st := p.stages[to]; st != nil {
+		return st
+	}
+	if p.stages == nil {
+		p.stages = make(map[Receiver]*stage)
+	}
+	st := &stage{to: to}
+	st.outlet, _ = to.(Outlet)
+	p.stages[to] = st
+	return st
+}
+
+// PublishOnce publishes one message of the server itself at once: for messages that are rare.
+func (s *Space) PublishOnce(m Msg) (receivers int) {
+	p := s.publishers.Get().(*Publisher)
+	receivers = p.Publish(m)
+	p.Flush()
+	s.publishers.Put(p)
+	return receivers
+}

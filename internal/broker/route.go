@@ -1,0 +1,167 @@
+package broker
+
+import (
+	"bytes"
+
+	"github.com/sluicemq/sluice/internal/subject"
+)
+
+// Route is what a subject reaches, for one publisher, until subscriptions or permissions change.
+type Route struct {
+	// Verdict is what the publisher's Check said of the subject.
+	Verdict uint8
+
+	subject []byte
+	hash    uint64
+	stamp   subject.Stamp // whether the subscriptions are still the same
+	policy  uint64
+	plain   []target
+	groups  []group
+}
+
+// Receivers is how many receivers a message would have, of which a queue group is one.
+func (r *Route) Receivers() int { return len(r.plain) + len(r.groups) }
+
+// target is a subscription together with the stage of its receiver.
+type target struct {
+	sub *Subscription
+	st  *stage
+}
+
+type group struct{ members []target }
+
+// Bounds of a publisher's cache of routes: sets of four, which grow with use.
+const (
+	ways      = 4
+	minRoutes = 16
+	maxRoutes = 4096
+)
+
+// routes is a set-associative cache. A subject enters it when it is seen for the second time, so that a publisher
+// that never repeats a subject does not churn memory.
+type routes struct {
+	slots []*Route
+	seen  []uint32 // hashes seen once, directly mapped
+	turn  uint32   // which way to give up next
+}
+
+func (c *routes) find(hash uint64, subj []byte) *Route {
+	if c.slots == nil {
+		return nil
+	}
+	set := c.set(hash)
+	for _, r := range set {
+		if r != nil && r.hash == hash && bytes.Equal(r.subject, subj) {
+			return r
+		}
+	}
+	return nil
+}
+
+func (c *routes) set(hash uint64) []*Route {
+	i := int(hash) & (len(c.slots)/ways - 1) * ways
+	return c.slots[i : i+ways]
+}
+
+// secondTime notes a subject and reports whether it was noted before.
+func (c *routes) secondTime(hash uint64) bool {
+	if c.seen == nil {
+		c.seen = make([]uint32, minRoutes)
+	}
+	s := &c.seen[int(hash)&(len(c.seen)-1)]
+	h := uint32(hash>>32) | 1
+	if *s == h {
+		return true
+	}
+	*s = h
+	return false
+}
+
+// enter gives the route to fill for a new subject, which may be one that another subject has to give up.
+func (c *routes) enter(hash uint64, subj []byte) *Route {
+	if c.slots == nil {
+		c.slots = make([]*Route, minRoutes)
+	}
+	for {
+		set := c.set(hash)
+		for i := range set {
+			if set[i] == nil {
+				set[i] = &Route{hash: hash, subject: bytes.Clone(subj)}
+				return set[i]
+			}
+		}
+		if len(c.slots) < maxRoutes {
+			c.grow()
+			continue
+		}
+		c.turn++
+		r := set[c.turn%ways]
+		r.hash, r.subject = hash, append(r.subject[:0], subj...)
+		return r
+	}
+}
+
+func (c *routes) grow() {
+	old := c.slots
+	c.slots = make([]*Route, 2*len(old))
+	c.seen = make([]uint32, len(c.slots))
+	for _, r := range old {
+		if r == nil {
+			continue
+		}
+		set := c.set(r.hash)
+		for i := range set {
+			if set[i] == nil {
+				set[i] = r
+				break
+			}
+		}
+	}
+}
+
+// fill finds out what the route's subject reaches.
+func (p *Publisher) fill(r *Route) {
+	r.policy = p.space.policy.Load()
+	res := &p.result
+	r.stamp = p.space.index.MatchStamped(r.subject, res)
+	r.plain, r.groups = r.plain[:0], r.groups[:0]
+	for _, sub := range res.Plain {
+		if !p.barred(sub, r.subject) {
+			r.plain = append(r.plain, target{sub, p.stageOf(sub.to)})
+		}
+	}
+	for i := range res.Queues {
+		p.fillGroup(r, &res.Queues[i])
+	}
+	if p.opts.Check != nil {
+		r.Verdict = p.opts.Check(r.subject)
+	}
+}
+
+func (p *Publisher) fillGroup(r *Route, g *subject.Group[*Subscription]) {
+	n := len(r.groups)
+	if n < cap(r.groups) {
+		r.groups = r.groups[:n+1]
+	} else {
+		r.groups = append(r.groups, group{})
+	}
+	members := r.groups[n].members[:0]
+	for _, sub := range g.Members {
+		if !p.barred(sub, r.subject) {
+			members = append(members, target{sub, p.stageOf(sub.to)})
+		}
+	}
+	r.groups[n].members = members
+	if len(members) == 0 {
+		r.groups = r.groups[:n]
+	}
+}
+
+// barred reports whether a subscription that matches gets nothing all the same: echo is off, or its receiver's
+// permissions deny the subject.
+func (p *Publisher) barred(sub *Subscription, subj []byte) bool {
+	if p.opts.NoEcho && sub.to == p.opts.Self {
+		return true
+	}
+	return sub.filtered.Load() && sub.to.(Filter).Denies(sub, subj)
+}

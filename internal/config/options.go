@@ -1,0 +1,192 @@
+// Package config holds everything that a server can be told, as plain data, and reads it from a file in NATS's
+// configuration syntax.
+//
+// Nothing is silently ignored: a setting that Sluice does not support is an error with its file, line and name, and one
+// that has no effect here is a warning.
+package config
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sluicemq/sluice/internal/account"
+	"github.com/sluicemq/sluice/internal/logging"
+)
+
+// Options is the whole configuration of a server. The zero value, after SetDefaults, is a server on port 4222 without
+// JetStream, as for nats-server.
+type Options struct {
+	// ServerName is the server's name for clients and the node's name in the store, where it heads the keys of its log:
+	// a stable name lets a restarted server find its log at once, and two servers that share a store must differ in it.
+	// SetDefaults takes NodeName.
+	ServerName string
+	// Tags and Metadata are only reported.
+	Tags     []string
+	Metadata map[string]string
+
+	Host string // to listen on for clients; default 0.0.0.0
+	Port int    // default 4222; RandomPort takes a free one
+	// NoListen leaves the client port closed: only in-process connections.
+	NoListen bool
+	// ClientAdvertise is the "host" or "host:port" that INFO's connect_urls names in place of the addresses listened on.
+	ClientAdvertise string
+
+	HTTPHost     string // of the monitoring port; default: Host
+	HTTPPort     int    // 0: no monitoring; RandomPort takes a free one
+	HTTPBasePath string // before every monitoring path; "" or "/…" without a trailing slash
+
+	MaxConnections   int           // clients; default 65,536; negative refuses every client, as nats-server's max_connections: 0 does
+	MaxSubscriptions int           // per connection; 0 and negative: no limit
+	MaxSubTokens     int           // of the subject of a subscription; 0: no limit
+	MaxPayload       int32         // bytes, headers included; default 1 MiB
+	MaxPending       int64         // bytes queued for a connection before it is a slow consumer; default 64 MiB
+	MaxControlLine   int32         // bytes; default 4 KiB
+	MaxClosedClients int           // connections that /connz?state=closed remembers; default 10,000
+	WriteDeadline    time.Duration // for one write to a connection; default 10 s
+	PingInterval     time.Duration // default 2 min
+	MaxPingsOut      int           // unanswered pings before a connection is stale; default 2
+	NoHeaders        bool          // INFO says that the server takes no headers
+	// NoFastProducerStall does without slowing a publisher whose subscribers are behind.
+	NoFastProducerStall bool
+
+	Auth account.Settings
+
+	JetStream JetStream
+	Store     Store
+
+	Log logging.Options
+	// TraceVerbose traces the system account as well; MaxTracedMsgLen bounds the payload bytes in a trace line (0: all).
+	TraceVerbose    bool
+	MaxTracedMsgLen int
+
+	PidFile      string // where the process id is written; "" nowhere
+	PortsFileDir string // where <executable>_<pid>.ports is written, the addresses listened on as JSON; "" nowhere
+
+	// LameDuckDuration is the time over which a server in lame duck mode closes its clients, LameDuckGracePeriod the time
+	// before it closes the first. Defaults 2 min and 10 s.
+	LameDuckDuration, LameDuckGracePeriod time.Duration
+
+	// ConfigFile is the file that Load read, ConfigDigest nats-server's digest of its contents ("sha256:…").
+	ConfigFile, ConfigDigest string
+	// ConfigWarnings are the remarks of Load, each with file and line, for the log.
+	ConfigWarnings []string
+}
+
+// JetStream is the part about persistence as clients see it.
+type JetStream struct {
+	Enabled bool
+	// StoreDir is where nats-server would keep its files. Without a Store.URL the store is a directory store there.
+	StoreDir string
+	// MaxMemory and MaxStore bound, in bytes, what all streams of the two storage kinds may hold. 0 is the default, no
+	// bound (-1 says the same).
+	MaxMemory, MaxStore int64
+	Domain              string
+	// UniqueTag is only reported: it keeps replicas off servers with equal tags, and here one server holds a stream while
+	// the store keeps the copies.
+	UniqueTag string
+	// SyncInterval and SyncAlways are only reported: every acknowledged write is synced, which satisfies any setting.
+	SyncInterval time.Duration
+	SyncAlways   bool
+	Limits       JetStreamLimits
+}
+
+// JetStreamLimits bound single streams and consumers on this server; 0 means no bound.
+type JetStreamLimits struct {
+	MaxAckPending   int           // of a consumer
+	MaxRequestBatch int           // messages of one pull
+	DuplicateWindow time.Duration // of a stream
+	// DefaultMaxConsumers bounds the consumers of a stream that names no bound itself; default 1,000, negative: none.
+	DefaultMaxConsumers int
+}
+
+// Store says where durable objects go, and how the log batches writes to it.
+type Store struct {
+	// URL is dir:///path, s3://bucket/prefix?region=…&endpoint=…&path_style=true or mem://. Default DefaultStoreURL, or
+	// the directory store at JetStream.StoreDir.
+	URL string
+	// CommitRate is how many log objects a second may be written in the long run, CommitBurst how many at once after a
+	// pause. 0 takes the store's own default (S3: 10 and 100; dir and mem: no bound); a negative rate is no bound.
+	CommitRate  float64
+	CommitBurst int
+	// BatchBytes is the size at which a batch is written without waiting; 0 takes the log's default, 8 MiB.
+	BatchBytes int
+}
+
+const (
+	// RandomPort asks the system for a free port.
+	RandomPort = -1
+	// DefaultPort is NATS's client port.
+	DefaultPort = 4222
+	// DefaultStoreURL is a directory store beside where the server was started.
+	DefaultStoreURL = "dir://./sluice-data"
+
+	// DefaultMaxConsumers per stream, as in nats-server.
+	DefaultMaxConsumers = 1000
+
+	defaultHost             = "0.0.0.0"
+	defaultMaxConnections   = 64 << 10
+	defaultMaxPayload       = 1 << 20
+	defaultMaxPending       = 64 << 20
+	defaultMaxControlLine   = 4 << 10
+	defaultMaxClosedClients = 10_000
+	defaultWriteDeadline    = 10 * time.Second
+	defaultPingInterval     = 2 * time.Minute
+	defaultMaxPingsOut      = 2
+	defaultAuthTimeout      = 2 * time.Second
+	defaultLameDuck         = 2 * time.Minute
+	defaultLameDuckGrace    = 10 * time.Second
+)
+
+// SetDefaults fills in every field that is zero and has a default. Calling it again changes nothing.
+func (o *Options) SetDefaults() {
+	setDefault(&o.Host, defaultHost)
+	setDefault(&o.Port, DefaultPort)
+	setDefault(&o.ServerName, NodeName(o.Port))
+	setDefault(&o.HTTPHost, o.Host)
+	setDefault(&o.MaxConnections, defaultMaxConnections)
+	setDefault(&o.MaxPayload, defaultMaxPayload)
+	setDefault(&o.MaxPending, defaultMaxPending)
+	setDefault(&o.MaxControlLine, defaultMaxControlLine)
+	setDefault(&o.MaxClosedClients, defaultMaxClosedClients)
+	setDefault(&o.WriteDeadline, defaultWriteDeadline)
+	setDefault(&o.PingInterval, defaultPingInterval)
+	setDefault(&o.MaxPingsOut, defaultMaxPingsOut)
+	setDefault(&o.Auth.SystemAccount, account.SystemName)
+	setDefault(&o.Auth.Timeout, defaultAuthTimeout)
+	setDefault(&o.LameDuckDuration, defaultLameDuck)
+	setDefault(&o.LameDuckGracePeriod, defaultLameDuckGrace)
+	o.JetStream.setDefaults()
+	o.Store.setDefaults(o.JetStream.StoreDir)
+}
+
+func (j *JetStream) setDefaults() {
+	setDefault(&j.MaxMemory, -1)
+	setDefault(&j.MaxStore, -1)
+	setDefault(&j.Limits.DefaultMaxConsumers, DefaultMaxConsumers)
+}
+
+func (s *Store) setDefaults(dir string) {
+	if s.URL == "" && dir != "" {
+		s.URL = DirURL(dir)
+	}
+	setDefault(&s.URL, DefaultStoreURL)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Clone returns a copy that shares nothing which SetDefaults or a caller who fills in fields could change.
+func (o *Options) Clone() Options {
+	c := *o
+	c.Tags = slices.Clone(o.Tags)
+	c.Metadata = maps.Clone(o.Metadata)
+	c.Auth.Accounts = slices.Clone(o.Auth.Accounts)
+	c.Auth.Users = slices.Clone(o.Auth.Users)
+	c.ConfigWarnings = slices.Clone(o.ConfigWarnings)
+	return c
+}

@@ -1,0 +1,71 @@
+package conn
+
+import (
+	"time"
+
+	"github.com/sluicemq/sluice/internal/broker"
+)
+
+// close ends the connection for a reason; only the first call counts.
+func (c *Conn) close(reason Reason) {
+	c.mu.Lock()
+	c.closeLocked(reason)
+	c.mu.Unlock()
+}
+
+// closeLocked marks the connection as closed. The write loop writes what is left and closes the socket; the read loop,
+// interrupted, takes the subscriptions back. mu is held.
+func (c *Conn) closeLocked(reason Reason) {
+	if !c.isOpen() {
+		return
+	}
+	c.closed = reason
+	stop(&c.authTimer)
+	stop(&c.pingTimer)
+	c.openGate()
+	if reason == StaleConnection {
+		c.srv.stats.stale.Add(1)
+	}
+	c.stopped = time.Now()
+	c.srv.options().Log.Debug(c.label() + " - Client connection closed: " + reason.String())
+	// The read loop ends now, also where the last of the output takes its time.
+	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+	switch {
+	case !reason.flushes():
+		c.nc.Close() // a write under way fails
+		if !c.out.writing {
+			c.dropOutput()
+		}
+	case !c.out.writing:
+		c.startWriting()
+	}
+}
+
+func stop(t **time.Timer) {
+	if *t != nil {
+		(*t).Stop()
+		*t = nil
+	}
+}
+
+// cleanup is the end of the read loop: nobody finds the connection any more.
+func (c *Conn) cleanup() {
+	if c.pub != nil {
+		c.flush()
+	}
+	c.in.release()
+	c.close(ClientClosed)
+	c.mu.Lock()
+	subs := make([]*broker.Subscription, 0, len(c.subs))
+	for _, sub := range c.subs {
+		subs = append(subs, sub)
+	}
+	c.mu.Unlock()
+	for _, sub := range subs {
+		c.space.Unsubscribe(sub)
+	}
+	c.srv.remove(c)
+	c.mu.Lock()
+	c.subs = nil
+	c.mu.Unlock()
+}

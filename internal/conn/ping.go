@@ -1,0 +1,93 @@
+package conn
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/sluicemq/sluice/internal/proto"
+)
+
+// Timing of pings, as nats-server has it: the first comes early, to learn the round-trip time; the time is measured
+// again at least once an hour, however busy the client is.
+const (
+	firstPingInterval = 2 * time.Second
+	rttInterval       = time.Hour
+)
+
+// ping answers PING. The first answer is followed by an INFO that tells the client where it landed.
+func (c *Conn) ping() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isOpen() {
+		return false
+	}
+	c.send([]byte(proto.PongLine))
+	c.lastIn.Store(time.Now().UnixNano())
+	if !c.connected || c.ponged {
+		return true
+	}
+	c.ponged = true
+	if c.opts.Protocol >= proto.ProtocolInfo {
+		info := c.srv.infoFor(c)
+		info.ConnectInfo = true
+		if id := c.identity.Load(); id != nil {
+			info.RemoteAccount = id.Account.Name
+			info.SystemAccount = id.Account.System
+		}
+		c.send(info.Append(nil))
+	}
+	return true
+}
+
+func (c *Conn) pong() {
+	c.mu.Lock()
+	c.pingsOut = 0
+	c.rtt = max(time.Since(c.pingSent), time.Nanosecond)
+	c.mu.Unlock()
+}
+
+// armPing sets the timer of the next ping. mu is held.
+func (c *Conn) armPing() {
+	d := c.srv.options().PingInterval
+	if c.pingTimer == nil {
+		c.pingTimer = time.AfterFunc(d, c.pingDue)
+		return
+	}
+	c.pingTimer.Reset(d)
+}
+
+// armFirstPing sets the timer of the first ping after CONNECT. It is spread by a fifth, so that clients who came
+// together are not pinged together. mu is held.
+func (c *Conn) armFirstPing() {
+	d := c.srv.options().PingInterval
+	if !c.srv.options().LongFirstPing {
+		d = min(d, firstPingInterval)
+	}
+	if fifth := int64(d / 5); fifth > 0 {
+		d += time.Duration(rand.Int64N(fifth))
+	}
+	stop(&c.pingTimer)
+	c.pingTimer = time.AfterFunc(d, c.pingDue)
+}
+
+// pingDue is called by the timer.
+func (c *Conn) pingDue() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isOpen() {
+		return
+	}
+	now := time.Now()
+	needRTT := c.rtt == 0 || now.Sub(c.pingSent) > rttInterval
+	if idle := now.Sub(time.Unix(0, c.lastIn.Load())); idle >= c.srv.options().PingInterval || needRTT {
+		if c.pingsOut+1 > c.srv.options().MaxPingsOut {
+			c.send(proto.AppendErr(nil, proto.TextStaleConnection))
+			c.closeLocked(StaleConnection)
+			return
+		}
+		c.pingSent = now
+		c.pingsOut++
+		c.send([]byte(proto.PingLine))
+	}
+	c.armPing()
+}

@@ -1,0 +1,323 @@
+package conn
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/sluicemq/sluice/internal/account"
+	"github.com/sluicemq/sluice/internal/proto"
+)
+
+// ErrClosed: the server has been shut down, or is in lame duck mode.
+var ErrClosed = errors.New("conn: server is closed")
+
+// Server accepts and serves client connections. All methods may be called concurrently.
+type Server struct {
+	opts   atomic.Pointer[Options]
+	stats  counters
+	nextID atomic.Uint64
+	loops  sync.WaitGroup // read, write and accept loops
+	done   chan struct{}  // closed by Shutdown
+	users  *userInfo
+
+	mu        sync.Mutex // guards all below
+	listeners map[net.Listener]struct{}
+	conns     map[uint64]*Conn
+	accounts  map[string]int // connections by account
+	lame      bool           // lame duck mode: nobody new is let in
+	stopped   bool
+	past      ring
+}
+
+// New makes a server. It accepts nobody until Serve or InProcessConn is called.
+func New(opts Options) (*Server, error) {
+	opts.setDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, fmt.Errorf("conn: %w", err)
+	}
+	s := &Server{
+		done:      make(chan struct{}),
+		listeners: make(map[net.Listener]struct{}),
+		conns:     make(map[uint64]*Conn),
+		accounts:  make(map[string]int),
+		past:      ring{size: max(opts.MaxClosed, 0)},
+	}
+	s.opts.Store(&opts)
+	if opts.Metrics != nil {
+		if err := s.register(opts.Metrics); err != nil {
+			return nil, fmt.Errorf("conn: metrics: %w", err)
+		}
+	}
+	s.users = newUserInfo(s)
+	if err := s.users.subscribe(); err != nil {
+		return nil, fmt.Errorf("conn: %w", err)
+	}
+	return s, nil
+}
+
+// options gives the options as of the last Reload.
+func (s *Server) options() *Options { return s.opts.Load() }
+
+// Serve accepts connections from l until Shutdown or LameDuck, and then returns ErrClosed. It closes l.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	if s.stopped || s.lame {
+		s.mu.Unlock()
+		l.Close()
+		return ErrClosed
+	}
+	s.listeners[l] = struct{}{}
+	s.loops.Add(1)
+	s.mu.Unlock()
+	defer s.loops.Done()
+	defer l.Close()
+	const minDelay, maxDelay = 10 * time.Millisecond, time.Second
+	delay := minDelay
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			delay = minDelay
+			s.start(nc, false)
+			continue
+		}
+		s.mu.Lock()
+		_, open := s.listeners[l]
+		s.mu.Unlock()
+		if !open {
+			return ErrClosed
+		}
+		if !temporary(err) {
+			return fmt.Errorf("conn: accepting: %w", err)
+		}
+		s.options().Log.Error("accepting client connections", "error", err, "retry_in", delay)
+		select {
+		case <-time.After(delay):
+			delay = min(2*delay, maxDelay)
+		case <-s.done:
+		}
+	}
+}
+
+// temporary reports whether accepting may work again later: too many open files, a client that is gone already.
+func temporary(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// InProcessConn gives the client's end of a connection that needs no network.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	server, client := newPipe()
+	if !s.start(server, true) {
+		client.Close()
+		return nil, ErrClosed
+	}
+	return client, nil
+}
+
+// start serves a new connection; false means that it was refused for good.
+func (s *Server) start(nc net.Conn, inProcess bool) bool {
+	c := s.newConn(nc, inProcess)
+	s.mu.Lock()
+	if s.stopped || s.lame {
+		s.mu.Unlock()
+		nc.Close()
+		return false
+	}
+	full := s.options().MaxConnections < 0 || len(s.conns) >= s.options().MaxConnections
+	if !full {
+		s.conns[c.id] = c
+		s.accounts[account.DefaultName]++
+	}
+	s.loops.Add(1)
+	s.mu.Unlock()
+	s.stats.total.Add(1)
+	go c.serve(full)
+	return true
+}
+
+func (s *Server) newConn(nc net.Conn, inProcess bool) *Conn {
+	now := time.Now()
+	c := &Conn{
+		srv:       s,
+		nc:        nc,
+		id:        s.nextID.Add(1),
+		start:     now,
+		inProcess: inProcess,
+		space:     s.options().Broker.Space(account.DefaultName),
+		opts:      proto.DefaultConnect(),
+		verbose:   true,
+		pedantic:  true,
+		no503:     true,
+		maxSubs:   orNone(s.options().MaxSubscriptions),
+	}
+	c.account = account.DefaultName
+	c.counted = true
+	c.maxPayload.Store(s.options().MaxPayload)
+	c.parser.MaxControlLine = int(s.options().MaxControlLine)
+	c.touch(now, false)
+	if addr := nc.RemoteAddr(); addr != nil {
+		if host, port, err := net.SplitHostPort(addr.String()); err == nil {
+			c.host = host
+			c.port, _ = strconv.Atoi(port)
+		}
+	}
+	if sc, ok := nc.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			c.raw = raw
+			c.in.ready = c.tryRead
+		}
+	}
+	return c
+}
+
+// serve is the connection's goroutine: it greets the client and then reads.
+func (c *Conn) serve(full bool) {
+	s := c.srv
+	c.mu.Lock()
+	c.awaiting = s.options().Directory.AuthRequired()
+	if s.options().Directory.NonceRequired() {
+		c.nonce = newNonce()
+	}
+	info := s.infoFor(c)
+	info.Nonce = c.nonce
+	c.send(info.Append(nil))
+	switch {
+	case full:
+		c.send(proto.AppendErr(nil, proto.TextMaxConnections))
+		c.closeLocked(MaxConnectionsExceeded)
+	case c.isOpen():
+		if c.awaiting {
+			c.authTimer = time.AfterFunc(s.options().Directory.Timeout(), c.authTimeout)
+		}
+		c.armPing()
+	}
+	c.mu.Unlock()
+	if full {
+		s.options().Log.Error(c.label() + " - " + proto.TextMaxConnections)
+	}
+	c.readLoop()
+}
+
+// newNonce makes what a client signs: 11 random bytes in base64, as nats-server does.
+func newNonce() string {
+	var raw [11]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(raw[:])
+}
+
+// infoFor gives the INFO of a connection.
+func (s *Server) infoFor(c *Conn) *proto.Info {
+	o := s.options()
+	return &proto.Info{
+		ServerID: o.ServerID, XKey: o.XKey, ServerName: o.ServerName,
+		Version: proto.Version, Proto: proto.ProtocolInfo, GitCommit: o.GitCommit, Go: o.GoVersion,
+		Host: o.Host, Port: o.Port,
+		Headers: !o.NoHeaders, AuthReq: o.Directory.AuthAdvertised(),
+		MaxPayload: c.maxPayload.Load(), JetStream: o.JetStream,
+		ClientID: c.id, ClientIP: c.host,
+		Domain: o.Domain, ConnectURLs: o.ConnectURLs, APILevel: o.APILevel,
+		Sluice: o.Version,
+	}
+}
+
+// enter counts a connection into another account; false means that the account is full.
+func (s *Server) enter(c *Conn, a *account.Account) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.counted {
+		s.leaveLocked(c)
+	}
+	if a.MaxConnections >= 0 && s.accounts[a.Name] >= a.MaxConnections {
+		return false
+	}
+	s.accounts[a.Name]++
+	c.account, c.counted = a.Name, true
+	return true
+}
+
+// leaveLocked takes a connection out of its account's count.
+func (s *Server) leaveLocked(c *Conn) {
+	if s.accounts[c.account]--; s.accounts[c.account] <= 0 {
+		delete(s.accounts, c.account)
+	}
+	c.counted = false
+}
+
+// remove forgets a connection that has ended.
+func (s *Server) remove(c *Conn) {
+	gone := c.snapshot(false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns[c.id] == c {
+		delete(s.conns, c.id)
+		if c.counted {
+			s.leaveLocked(c)
+		}
+	}
+	s.past.add(gone)
+}
+
+// all gives the connections that there are.
+func (s *Server) all() []*Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	conns := make([]*Conn, 0, len(s.conns))
+	for _, c := range s.conns {
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// Shutdown closes all listeners and connections. It waits until nothing of them is left, or until ctx ends: then it
+// returns the context's error, and the rest ends by itself.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	if !s.stopped {
+		s.stopped = true
+		close(s.done)
+	}
+	s.closeListeners()
+	s.mu.Unlock()
+	for _, c := range s.all() {
+		c.close(ServerShutdown)
+	}
+	ended := make(chan struct{})
+	go func() {
+		s.loops.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("conn: shutting down: %w", ctx.Err())
+	}
+}
+
+func (s *Server) closeListeners() {
+	for l := range s.listeners {
+		l.Close()
+		delete(s.listeners, l)
+	}
+}
+
+func addrLabel(host string, port int, id uint64) string {
+	addr := "pipe"
+	if host != "" {
+		addr = net.JoinHostPort(host, strconv.Itoa(port))
+	}
+	return addr + " - cid:" + strconv.FormatUint(id, 10)
+}

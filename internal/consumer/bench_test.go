@@ -1,0 +1,111 @@
+package consumer
+
+import (
+	"testing"
+	"time"
+)
+
+// endless is a stream that has every sequence up to last.
+type endless struct{ last uint64 }
+
+func (s *endless) Next(from uint64) (uint64, bool)     { return from, from <= s.last }
+func (s *endless) Pending(from uint64) uint64          { return s.last + 1 - min(from, s.last+1) }
+func (s *endless) Last() uint64                        { return s.last }
+func (s *endless) Bounds() (uint64, uint64)            { return 1, s.last }
+func (s *endless) SeqAt(int64) uint64                  { return 1 }
+func (s *endless) LastPerSubject(upTo uint64) []uint64 { return []uint64{upTo} }
+
+func benchConsumer(b *testing.B, raw string) *Consumer {
+	return New(Options{Stream: "ORDERS", Name: "worker", Config: checkedConfig(b, raw), Created: epoch, Messages: &endless{1 << 60}}, epoch)
+}
+
+// BenchmarkDeliver is Peek and Take of one message.
+func BenchmarkDeliver(b *testing.B) {
+	for name, raw := range map[string]string{
+		"pull-none":     `{"ack_policy":"none"}`,
+		"push-none":     `{"ack_policy":"none","deliver_subject":"D","flow_control":true,"idle_heartbeat":5000000000}`,
+		"pull-explicit": `{"ack_policy":"explicit","max_ack_pending":-1}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := benchConsumer(b, raw)
+			var fx Effects
+			var d Dispatch
+			c.Interest(true, epoch)
+			c.Pull([]byte("reply"), []byte(`{"batch":1000000000}`), epoch, &fx)
+			b.ReportAllocs()
+			now := epoch
+			for i := range b.N {
+				seq, ok := c.Peek(now, &fx)
+				if !ok || !c.Take(&d, Message{Seq: seq, Time: 1767323045000000000, Subject: 10, Data: 100}, now, &fx) {
+					b.Fatal("nothing to deliver")
+				}
+				if len(fx.Statuses) > 0 {
+					c.FlowControl([]byte(fx.Statuses[0].Reply))
+					fx.Reset()
+				}
+				if i%1000 == 999 && !c.ackNone {
+					for c.pending.live > 0 {
+						c.forget(c.pending.head)
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkAck is the acknowledgement of one message of a window of 1000, delivery included, in order and not.
+func BenchmarkAck(b *testing.B) {
+	for name, stride := range map[string]int{"in-order": 1, "shuffled": 389} {
+		b.Run(name, func(b *testing.B) {
+			c := benchConsumer(b, `{"ack_policy":"explicit"}`)
+			var fx Effects
+			var d Dispatch
+			c.Pull([]byte("reply"), []byte(`{"batch":1000000000}`), epoch, &fx)
+			var subjects [1000][]byte
+			b.ReportAllocs()
+			now := epoch
+			progress := make([]byte, 0, 1<<16)
+			var acking time.Duration
+			for n := 0; n < b.N; n += len(subjects) {
+				for i := range subjects {
+					seq, ok := c.Peek(now, &fx)
+					if !ok || !c.Take(&d, Message{Seq: seq, Time: 1767323045000000000, Subject: 10, Data: 100}, now, &fx) {
+						b.Fatal("nothing to deliver")
+					}
+					subjects[i] = append(subjects[i][:0], d.Reply...)
+				}
+				begin := time.Now()
+				for i := range subjects {
+					a, _ := ParseAckSubject(subjects[i*stride%len(subjects)])
+					if !c.Ack(&a, nil, nil, now, &fx) {
+						b.Fatal("not acknowledged")
+					}
+				}
+				acking += time.Since(begin)
+				progress = c.Progress(progress[:0])
+			}
+			b.ReportMetric(float64(acking.Nanoseconds())/float64(b.N), "ns/ack")
+		})
+	}
+}
+
+func BenchmarkParseAckSubject(b *testing.B) {
+	s := []byte("$JS.ACK.ORDERS.worker.1.123456.234567.1767323045000000000.1000")
+	for range b.N {
+		if _, ok := ParseAckSubject(s); !ok {
+			b.Fatal("not parsed")
+		}
+	}
+}
+
+func BenchmarkPull(b *testing.B) {
+	c := benchConsumer(b, `{"ack_policy":"none","max_waiting":1000000}`)
+	c.messages = &endless{0}
+	var fx Effects
+	b.ReportAllocs()
+	body := []byte(`{"expires":30000000000,"batch":100,"idle_heartbeat":5000000000}`)
+	for range b.N {
+		c.Pull([]byte("_INBOX.abcdefgh.1"), body, epoch, &fx)
+		c.waiting.remove(c.waiting.head)
+	}
+}

@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/nats-io/jsm.go/api"
+
+	"github.com/sluicemq/sluice/internal/account"
+	"github.com/sluicemq/sluice/internal/broker"
+	"github.com/sluicemq/sluice/internal/jserr"
+	"github.com/sluicemq/sluice/internal/record"
+	"github.com/sluicemq/sluice/internal/stream"
+	"github.com/sluicemq/sluice/internal/subject"
+)
+
+// Account is the JetStream of one account: its streams by name.
+type Account struct {
+	engine *Engine
+	name   string
+	space  *broker.Space
+
+	mu      sync.Mutex // guards what follows
+	limits  *account.JetStreamLimits
+	streams map[string]*Stream
+}
+
+// Name of the account.
+func (a *Account) Name() string { return a.name }
+
+// Space is the account's subject space.
+func (a *Account) Space() *broker.Space { return a.space }
+
+// Limits of the account.
+func (a *Account) Limits() account.JetStreamLimits {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.limits == nil {
+		return account.JetStreamLimits{}
+	}
+	return *a.limits
+}
+
+func (a *Account) setLimits(l account.JetStreamLimits) {
+	a.mu.Lock()
+	a.limits = &l
+	a.mu.Unlock()
+}
+
+func (a *Account) enabled() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.limits != nil
+}
+
+// Stream gives a stream by name, or JetStream's "stream not found".
+func (a *Account) Stream(name string) (*Stream, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.streams[name]; s != nil && s.isUp() {
+		return s, nil
+	}
+	return nil, jserr.New(jserr.StreamNotFound)
+}
+
+// Streams lists the streams by name; a filter keeps those with a subject that overlaps it.
+func (a *Account) Streams(filter string) []*Stream {
+	var kept []*Stream
+	for _, s := range a.list() {
+		if s.isUp() && (filter == "" || s.listensOn(filter)) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+func (a *Account) list() []*Stream {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := make([]*Stream, 0, len(a.streams))
+	for _, s := range a.streams {
+		all = append(all, s)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].name < all[j].name })
+	return all
+}
+
+// checkLimits are what the checks of a configuration need to know of the account.
+func (a *Account) checkLimits() stream.Limits {
+	l := a.Limits()
+	return stream.Limits{MaxBytesRequired: l.MaxBytesRequired, MemoryMaxStreamBytes: l.MemoryMaxStreamBytes, StoreMaxStreamBytes: l.StoreMaxStreamBytes}
+}
+
+// CreateStream creates a stream and returns it once its record is committed. Creating the same stream with the same
+// configuration again gives the one that is there.
+func (a *Account) CreateStream(ctx context.Context, asked api.StreamConfig, pedantic bool) (*Stream, error) {
+	cfg, err := stream.CheckConfig(asked, a.checkLimits(), pedantic)
+	if err != nil {
+		return nil, err
+	}
+	s, isNew, err := a.reserve(cfg)
+	if err != nil || !isNew {
+		return s, err
+	}
+	go s.run()
+	body := record.StreamConfigBody{Account: a.name, Created: s.created, Config: cfg}
+	err = s.doCommitted(ctx, func() (*entry, error) { return s.configEntry(body) })
+	if err == nil {
+		err = s.subscribe(cfg.Subjects)
+	}
+	if err != nil {
+		a.forget(s)
+		close(s.up)
+		s.inbox.command(s.end)
+		return nil, err
+	}
+	s.markUp()
+	return s, nil
+}
+
+// reserve makes a stream under its name, unless there is one already. What another stream may collide with is held
+// from here on, though the stream is not up yet.
+func (a *Account) reserve(cfg api.StreamConfig) (s *Stream, isNew bool, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.streams[cfg.Name]; s != nil {
+		if s.isUp() && stream.Identical(s.Config(), cfg) {
+			return s, false, nil
+		}
+		return nil, false, jserr.New(jserr.StreamNameExist)
+	}
+	if err := a.overlapping(nil, cfg.Subjects); err != nil {
+		return nil, false, err
+	}
+	if a.limits != nil && a.limits.MaxStreams > 0 && len(a.streams) >= a.limits.MaxStreams {
+		return nil, false, jserr.New(jserr.MaximumStreamsLimit)
+	}
+	s, err = a.engine.newStream(a, newStreamID(), cfg, time.Now().UTC())
+	if err != nil {
+		return nil, false, err
+	}
+	a.streams[cfg.Name] = s
+	return s, true, nil
+}
+
+// overlapping refuses subjects that another stream listens on. mu is held.
+func (a *Account) overlapping(except *Stream, subjects []string) error {
+	for _, s := range a.streams {
+		if s == except {
+			continue
+		}
+		for _, subj := range subjects {
+			if s.listensOn(subj) {
+				return jserr.New(jserr.StreamSubjectOverlap)
+			}
+		}
+	}
+	return nil
+}
+
+// UpdateStream changes a stream's configuration.
+func (a *Account) UpdateStream(ctx context.Context, asked api.StreamConfig, pedantic bool) (*Stream, error) {
+	cfg, err := stream.CheckConfig(asked, a.checkLimits(), pedantic)
+	if err != nil {
+		return nil, err
+	}
+	s, err := a.Stream(cfg.Name)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	err = a.overlapping(s, cfg.Subjects)
+	if err == nil {
+		s.reserveSubjects(cfg.Subjects)
+	}
+	a.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	err = s.update(ctx, cfg)
+	s.settleSubjects()
+	if errors.Is(err, errStreamEnded) {
+		err = jserr.New(jserr.StreamNotFound)
+	}
+	return s, err
+}
+
+// DeleteStream deletes a stream; it is gone, also after a crash, when this returns.
+func (a *Account) DeleteStream(ctx context.Context, name string) error {
+	s, err := a.Stream(name)
+	if err != nil {
+		return err
+	}
+	err = s.doCommitted(ctx, func() (*entry, error) {
+		e := s.newEntry(record.Append(nil, record.StreamDelete, s.id, nil), 1, false)
+		e.then = append(e.then, func(err error) {
+			if err == nil {
+				a.forget(s)
+				s.deleted()
+			}
+		})
+		return e, nil
+	})
+	if errors.Is(err, errStreamEnded) {
+		return jserr.New(jserr.StreamNotFound)
+	}
+	return err
+}
+
+func (a *Account) forget(s *Stream) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.streams[s.name] == s {
+		delete(a.streams, s.name)
+	}
+}
+
+// overlaps reports whether two lists of subjects reach a common one.
+func overlaps(a, b []string) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if subject.Overlap(x, y) {
+				return true
+			}
+		}
+	}
+	return false
+}

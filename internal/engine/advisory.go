@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/sluicemq/sluice/internal/broker"
+	"github.com/sluicemq/sluice/internal/consumer"
+)
+
+// consumerEvent is the JSON of the advisories and metrics about deliveries: the schemas max_deliver, nak, terminated
+// and consumer_pause of io.nats.jetstream.advisory.v1, and consumer_ack of io.nats.jetstream.metric.v1.
+type consumerEvent struct {
+	Type        string     `json:"type"`
+	ID          string     `json:"id"`
+	Time        time.Time  `json:"timestamp"`
+	Stream      string     `json:"stream"`
+	Consumer    string     `json:"consumer"`
+	ConsumerSeq uint64     `json:"consumer_seq,omitempty"`
+	StreamSeq   uint64     `json:"stream_seq,omitempty"`
+	Deliveries  uint64     `json:"deliveries,omitempty"`
+	Delay       int64      `json:"ack_time,omitempty"`
+	Reason      string     `json:"reason,omitempty"`
+	Paused      *bool      `json:"paused,omitempty"`
+	PauseUntil  *time.Time `json:"pause_until,omitempty"`
+	Domain      string     `json:"domain,omitempty"`
+}
+
+// advisoryForms names each advisory on the wire.
+var advisoryForms = map[consumer.AdvisoryKind]struct{ schema, subject string }{
+	consumer.MaxDeliveriesReached: {"io.nats.jetstream.advisory.v1.max_deliver", "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES."},
+	consumer.Nacked:               {"io.nats.jetstream.advisory.v1.nak", "$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED."},
+	consumer.Terminated:           {"io.nats.jetstream.advisory.v1.terminated", "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED."},
+	consumer.PauseChanged:         {"io.nats.jetstream.advisory.v1.consumer_pause", "$JS.EVENT.ADVISORY.CONSUMER.PAUSE."},
+	consumer.AckSampled:           {"io.nats.jetstream.metric.v1.consumer_ack", "$JS.EVENT.METRIC.CONSUMER.ACK."},
+}
+
+// advise announces an event about a consumer to whoever listens.
+func (s *Stream) advise(c *Consumer, a *consumer.Advisory, now time.Time) {
+	form := advisoryForms[a.Kind]
+	subj := form.subject + s.name + "." + c.name
+	if !s.account.space.HasInterest(subj) {
+		return
+	}
+	ev := consumerEvent{
+		Type: form.schema, ID: nuid.Next(), Time: now.UTC(),
+		Stream: s.name, Consumer: c.name, Domain: s.engine.opts.Domain,
+		ConsumerSeq: a.ConsumerSeq, StreamSeq: a.StreamSeq, Deliveries: a.Deliveries,
+		Reason: a.Reason, Delay: a.Delay.Nanoseconds(),
+	}
+	if a.Kind == consumer.PauseChanged {
+		ev.Paused, ev.PauseUntil = &a.Paused, &a.PauseUntil
+	}
+	body, err := json.Marshal(ev)
+	if err != nil {
+		return
+	}
+	s.pub.Publish(broker.Msg{Subject: []byte(subj), Data: body})
+}

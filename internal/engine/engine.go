@@ -1,0 +1,201 @@
+// Package engine runs the streams that this node owns: it joins the state machines of streams and consumers to the log
+// on one side and to the broker on the other.
+//
+// A stream's life is in one place, [Stream]; who exists is in [Account]; what a start finds in the log is put back
+// together by [Engine.Recover].
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/sluicemq/sluice/internal/account"
+	"github.com/sluicemq/sluice/internal/broker"
+	"github.com/sluicemq/sluice/internal/record"
+	"github.com/sluicemq/sluice/internal/store"
+	"github.com/sluicemq/sluice/internal/wal"
+)
+
+// Options of an engine.
+type Options struct {
+	Broker *broker.Broker
+	Store  store.Store
+	// Log takes the records of the streams with storage: file.
+	Log    Log
+	Logger *slog.Logger
+	// ServerName, Cluster and Domain are what infos and acknowledgements name.
+	ServerName, Domain string
+	// TailBytes bounds the committed messages of storage: file that are kept in memory; 0 is 256 MiB. Beyond it they
+	// are read again from the log.
+	TailBytes int
+	// FetchBytes bounds the batches that were read again and are kept; 0 is 64 MiB.
+	FetchBytes int
+	// ProgressWindow is how long a consumer's progress may wait before it is handed to the log: what a crash redelivers
+	// at most. 0 is 200 ms.
+	ProgressWindow time.Duration
+	// MaxMemory and MaxStore bound the bytes of all streams of a storage kind; -1 or 0: no limit.
+	MaxMemory, MaxStore int64
+	// Lost is called once, when the log is fenced or its outcome cannot be known: the node has to stop.
+	Lost func(error)
+}
+
+func (o *Options) setDefaults() {
+	if o.TailBytes == 0 {
+		o.TailBytes = 256 << 20
+	}
+	if o.FetchBytes == 0 {
+		o.FetchBytes = 64 << 20
+	}
+	if o.ProgressWindow == 0 {
+		o.ProgressWindow = 200 * time.Millisecond
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Validate reports every fault of the options.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.Broker == nil {
+		errs = append(errs, errors.New("engine: no broker"))
+	}
+	if o.Store == nil || o.Log == nil {
+		errs = append(errs, errors.New("engine: no store or no log"))
+	}
+	if o.TailBytes < 0 || o.FetchBytes < 0 {
+		errs = append(errs, errors.New("engine: a budget is negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// Engine owns the streams of a node.
+type Engine struct {
+	opts     Options
+	tails    *tailBudget
+	fetcher  *fetcher
+	stop     context.CancelFunc
+	lostOnce sync.Once
+
+	mu       sync.Mutex // guards what follows
+	accounts map[string]*Account
+	started  bool
+}
+
+// New makes an engine without streams.
+func New(opts Options) (*Engine, error) {
+	opts.setDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Engine{
+		opts:     opts,
+		tails:    &tailBudget{max: opts.TailBytes},
+		fetcher:  newFetcher(ctx, opts.Store, opts.FetchBytes),
+		stop:     cancel,
+		accounts: map[string]*Account{},
+	}, nil
+}
+
+// lost reports that the log is no longer ours, or no longer known.
+func (e *Engine) lost(err error) {
+	e.lostOnce.Do(func() {
+		e.opts.Logger.Error("JetStream stops acknowledging: the log is lost", "error", err)
+		if e.opts.Lost != nil {
+			go e.opts.Lost(err)
+		}
+	})
+}
+
+// Enable gives an account JetStream, or changes its limits.
+func (e *Engine) Enable(name string, limits account.JetStreamLimits) *Account {
+	a := e.account(name)
+	a.setLimits(limits)
+	return a
+}
+
+// Account gives an account that JetStream is enabled for, or nil.
+func (e *Engine) Account(name string) *Account {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if a := e.accounts[name]; a != nil && a.enabled() {
+		return a
+	}
+	return nil
+}
+
+// Accounts lists the accounts that JetStream is enabled for.
+func (e *Engine) Accounts() []*Account {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []*Account
+	for _, a := range e.accounts {
+		if a.enabled() {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func (e *Engine) account(name string) *Account {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a := e.accounts[name]
+	if a == nil {
+		a = &Account{engine: e, name: name, space: e.opts.Broker.Space(name), streams: map[string]*Stream{}}
+		e.accounts[name] = a
+	}
+	return a
+}
+
+// newStreamID draws an id for a new stream: 63 random bits, never 0.
+func newStreamID() record.StreamID { return record.StreamID(rand.Int64N(1<<63-1) + 1) }
+
+// Start sets the recovered streams going: their subjects are subscribed to, their consumers deliver.
+func (e *Engine) Start() error {
+	e.mu.Lock()
+	e.started = true
+	var all []*Stream
+	for _, a := range e.accounts {
+		all = append(all, a.list()...)
+	}
+	e.mu.Unlock()
+	for _, s := range all {
+		if err := s.start(); err != nil {
+			return fmt.Errorf("engine: starting stream %s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
+// Stop ends all streams: they take nothing more in, write the progress of their consumers, and are gone when it
+// returns. The log must still be open.
+func (e *Engine) Stop(ctx context.Context) error {
+	e.mu.Lock()
+	var all []*Stream
+	for _, a := range e.accounts {
+		all = append(all, a.list()...)
+	}
+	e.mu.Unlock()
+	var errs []error
+	for _, s := range all {
+		s.inbox.command(s.finish)
+	}
+	for _, s := range all {
+		select {
+		case <-s.done:
+		case <-ctx.Done():
+			errs = append(errs, fmt.Errorf("engine: stopping stream %s: %w", s.name, ctx.Err()))
+		}
+	}
+	e.stop()
+	return errors.Join(errs...)
+}
+
+var _ Log = (*wal.Log)(nil)

@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/jsm.go/api"
+
+	"github.com/sluicemq/sluice/internal/broker"
+	"github.com/sluicemq/sluice/internal/record"
+	"github.com/sluicemq/sluice/internal/stream"
+	"github.com/sluicemq/sluice/internal/wal"
+)
+
+// facts are what others may know of a stream without asking its owner.
+type facts struct {
+	up     chan struct{} // closed once the stream is up, or never will be
+	isOpen atomic.Bool
+	config atomic.Pointer[api.StreamConfig]
+
+	mu       sync.Mutex // guards what follows
+	subjects []string   // that the stream listens on
+	wanted   []string   // that an update is about to add
+}
+
+func (f *facts) isUp() bool { return f.isOpen.Load() }
+
+func (f *facts) markUp() {
+	f.isOpen.Store(true)
+	close(f.up)
+}
+
+// Config is the stream's configuration as it was last committed. It is not to be changed.
+func (f *facts) Config() api.StreamConfig { return *f.config.Load() }
+
+func (f *facts) listensOn(subj string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return overlaps(f.subjects, []string{subj}) || overlaps(f.wanted, []string{subj})
+}
+
+func (f *facts) reserveSubjects(subjects []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wanted = subjects
+}
+
+func (f *facts) settleSubjects() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.subjects, f.wanted = f.Config().Subjects, nil
+}
+
+// newStream makes a stream that nobody runs yet.
+func (e *Engine) newStream(a *Account, id record.StreamID, cfg api.StreamConfig, created time.Time) (*Stream, error) {
+	state, err := stream.New(cfg, created)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream{
+		engine: e, account: a, id: id, name: cfg.Name, created: created,
+		facts:     facts{up: make(chan struct{})},
+		inbox:     newInbox(),
+		done:      make(chan struct{}),
+		state:     state,
+		now:       time.Now(),
+		pub:       a.space.NewPublisher(),
+		consumers: map[string]*Consumer{},
+		waiting:   map[*chunk][]func(error){},
+	}
+	if cfg.Storage == api.FileStorage {
+		s.log = e.opts.Log
+		s.tail.budget = e.tails
+	}
+	s.configured(cfg)
+	s.settleSubjects()
+	s.effects.Each = s.removed
+	return s, nil
+}
+
+// configured takes over what the owner reads of the configuration at every message.
+func (s *Stream) configured(cfg api.StreamConfig) {
+	s.facts.config.Store(&cfg)
+	s.noAck = cfg.NoAck
+	s.asyncPersist = cfg.PersistMode == api.AsyncPersistMode
+	s.ackPrefix = fmt.Appendf(nil, `{"stream":%q,`, cfg.Name)
+	if d := s.engine.opts.Domain; d != "" {
+		s.ackPrefix = fmt.Appendf(s.ackPrefix, `"domain":%q,`, d)
+	}
+	s.ackPrefix = append(s.ackPrefix, `"seq":`...)
+}
+
+// configEntry is the record of a configuration.
+func (s *Stream) configEntry(body record.StreamConfigBody) (*entry, error) {
+	data, err := record.AppendJSON(nil, record.StreamConfig, s.id, body)
+	if err != nil {
+		return nil, err
+	}
+	return s.newEntry(data, 1, false), nil
+}
+
+// update commits a new configuration and then lives by it.
+func (s *Stream) update(ctx context.Context, cfg api.StreamConfig) error {
+	return s.doCommitted(ctx, func() (*entry, error) {
+		cfg, err := stream.CheckUpdate(s.Config(), cfg)
+		if err != nil {
+			return nil, err
+		}
+		e, err := s.configEntry(record.StreamConfigBody{Account: s.account.name, Created: s.created, Config: cfg})
+		if err != nil {
+			return nil, err
+		}
+		e.then = append(e.then, func(err error) {
+			if err == nil {
+				s.reconfigure(cfg)
+			}
+		})
+		return e, nil
+	})
+}
+
+// reconfigure applies a committed configuration.
+func (s *Stream) reconfigure(cfg api.StreamConfig) {
+	old := s.Config()
+	s.effects.Reset()
+	if err := s.state.UpdateConfig(cfg, &s.effects); err != nil {
+		s.fail(err) // CheckUpdate allowed it
+		return
+	}
+	s.configured(cfg)
+	s.spread()
+	if !slices.Equal(old.Subjects, cfg.Subjects) || old.AllowDirect != cfg.AllowDirect {
+		s.unsubscribe()
+		if err := s.subscribe(cfg.Subjects); err != nil {
+			s.engine.opts.Logger.Error("subscribing to a stream's subjects", "stream", s.name, "error", err)
+		}
+	}
+}
+
+// receiver routes messages of the broker into the stream's inbox.
+type receiver struct {
+	stream   *Stream
+	kind     letterKind
+	consumer *Consumer
+}
+
+// Deliver implements broker.Receiver.
+func (r *receiver) Deliver(batch []broker.Delivery) <-chan struct{} {
+	return r.stream.inbox.deliver(r.kind, r.consumer, batch)
+}
+
+// subscribe listens on the stream's subjects, on acknowledgements and on direct gets.
+func (s *Stream) subscribe(subjects []string) error {
+	publishes := &receiver{stream: s, kind: letterPublish}
+	acks := &receiver{stream: s, kind: letterAck}
+	direct := &receiver{stream: s, kind: letterDirect}
+	want := map[string]broker.Receiver{}
+	for _, subj := range subjects {
+		want[subj] = publishes
+	}
+	want["$JS.ACK."+s.name+".>"] = acks
+	want["$JS.ACK.*.*."+s.name+".>"] = acks
+	want["$JS.FC."+s.name+".>"] = &receiver{stream: s, kind: letterFlow}
+	if s.Config().AllowDirect {
+		want["$JS.API.DIRECT.GET."+s.name] = direct
+		want["$JS.API.DIRECT.GET."+s.name+".>"] = direct
+	}
+	s.subsMu.Lock()
+	defer s.subsMu.Unlock()
+	for subj, to := range want {
+		sub, err := s.account.space.Subscribe(subj, "", to)
+		if err != nil {
+			return fmt.Errorf("engine: stream %s: subscribing to %s: %w", s.name, subj, err)
+		}
+		s.subs = append(s.subs, sub)
+	}
+	return nil
+}
+
+func (s *Stream) unsubscribe() {
+	s.subsMu.Lock()
+	defer s.subsMu.Unlock()
+	for _, sub := range s.subs {
+		s.account.space.Unsubscribe(sub)
+	}
+	s.subs = nil
+}
+
+// start sets a recovered stream going.
+func (s *Stream) start() error {
+	go s.run()
+	if err := s.subscribe(s.Config().Subjects); err != nil {
+		return err
+	}
+	s.inbox.command(func() {
+		for _, c := range s.consumers {
+			c.start()
+		}
+	})
+	s.markUp()
+	return nil
+}
+
+// finish ends the stream for a clean stop: what is accepted goes to the log, and so does the consumers' progress.
+func (s *Stream) finish() {
+	s.unsubscribe()
+	s.seal()
+	for _, c := range s.consumers {
+		c.stop()
+	}
+	if s.log == nil || s.failed != nil {
+		s.ended = true
+		return
+	}
+	data, records := s.progressRecords(nil)
+	e := s.newEntry(data, records, false)
+	s.appendSettled(e)
+	if e.Records == 0 && len(s.sent)+len(s.unsent) == 0 {
+		s.ended = true
+		return
+	}
+	if e.Records == 0 {
+		e = s.lastOut()
+	}
+	e.then = append(e.then, func(error) { s.ended = true })
+	s.write(e)
+}
+
+// deleted ends the stream because it does not exist any more.
+func (s *Stream) deleted() {
+	s.unsubscribe()
+	for _, c := range s.consumers {
+		c.deleted()
+	}
+	s.tail.release()
+	s.end()
+}
+
+// end makes this turn the last one.
+func (s *Stream) end() {
+	s.isOpen.Store(false)
+	s.ended = true
+	s.pub.Flush()
+}
+
+// drainAfterEnd answers what was queued behind the end.
+func (s *Stream) drainAfterEnd() {
+	s.inbox.take(&s.mail, false, 0)
+	s.tail.release()
+	s.pub.Flush()
+}
+
+var _ wal.Sink = (*Stream)(nil)

@@ -1,0 +1,260 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluicemq/sluice/internal/broker"
+	"github.com/sluicemq/sluice/internal/consumer"
+	"github.com/sluicemq/sluice/internal/jserr"
+	"github.com/sluicemq/sluice/internal/record"
+	"github.com/sluicemq/sluice/internal/stream"
+	"github.com/sluicemq/sluice/internal/wal"
+)
+
+// Log is what a stream needs of the node's log.
+type Log interface {
+	ID() wal.LogID
+	Append(e *wal.Entry) error
+}
+
+// Stream runs one stream. A goroutine owns the state machine, the consumers and the tail; everybody else reaches it
+// through the inbox, so nothing of it is locked.
+//
+// A turn of the owner takes what waits and works it off in one order: what the log committed, commands, requests of
+// consumers, publishes, timers, deliveries. Publishes that are accepted in a turn form a chunk, one entry of the log.
+// A message becomes visible and is acknowledged when its entry comes back committed, in order; with storage: memory and
+// with persist_mode: async, when it is accepted.
+type Stream struct {
+	engine  *Engine
+	account *Account
+	id      record.StreamID
+	name    string
+	created time.Time
+	log     Log // nil: storage: memory
+	inbox   *inbox
+	done    chan struct{} // closed when the owner has ended
+	facts
+
+	subsMu sync.Mutex // guards subs
+	subs   []*broker.Subscription
+
+	// What follows belongs to the owner.
+	state        *stream.State
+	effects      stream.Effects
+	consumerFx   consumer.Effects
+	now          time.Time // of this turn
+	tail         tail
+	pub          *broker.Publisher
+	consumers    map[string]*Consumer
+	interested   interest
+	ready        []*Consumer // have something to deliver, perhaps
+	readySpare   []*Consumer
+	touched      []*Consumer // by the change that is under way
+	asked        []*Consumer // by the requests of this turn
+	dirty        []*Consumer // have progress to be written
+	settled      []uint64    // messages that retention has no use for, not written yet
+	syncing      []*Consumer // have acknowledgements that want an answer once committed
+	timers       timerHeap
+	asyncPersist bool
+	noAck        bool
+	ackPrefix    []byte
+	scratch, to  []byte
+	progress     []byte // scratch
+	failed       error // the log is lost: nothing is acknowledged any more
+	ended        bool
+
+	mail           delivery
+	nextPublish    int // first of mail.publishes that is not accepted yet
+	heldBytes      int // of those
+	building       *entry
+	lastChunkBytes int
+	sent           []*entry // in the log's hands, oldest first
+	inFlightBytes  int      // of messages that are accepted and not committed
+	unsent         []*entry // found the log full
+	waiting        map[*chunk][]func(error)
+	gate           <-chan struct{}
+	gateUntil      time.Time
+	progressAt     time.Time // when consumers' progress is to be written; zero: none is pending
+}
+
+// Name of the stream.
+func (s *Stream) Name() string { return s.name }
+
+// Created says when the stream was created.
+func (s *Stream) Created() time.Time { return s.created }
+
+// errStreamEnded: the stream was deleted or the server stops.
+var errStreamEnded = errors.New("engine: the stream has ended")
+
+// maxIdle is how long an owner sleeps at most without a timer of its own.
+const maxIdle = time.Hour
+
+// gatePatience is how long deliveries wait for a slow subscriber that asked for it; then they go on, and the
+// subscriber's own bound decides.
+const gatePatience = 10 * time.Millisecond
+
+// run is the owner.
+func (s *Stream) run() {
+	defer close(s.done)
+	timer := time.NewTimer(maxIdle)
+	defer timer.Stop()
+	for !s.ended {
+		if !s.hasWork() {
+			timer.Reset(s.idleFor(time.Now()))
+			select {
+			case <-s.inbox.wake:
+			case <-timer.C:
+			case <-s.gate:
+				s.gate = nil
+			}
+		}
+		s.turn(time.Now())
+	}
+	s.inbox.close()
+	s.drainAfterEnd()
+}
+
+// hasWork reports whether a turn could go on without anything new.
+func (s *Stream) hasWork() bool {
+	if s.nextPublish < len(s.mail.publishes.letters) && s.mayAccept() {
+		return true
+	}
+	return len(s.ready) > 0 && s.gate == nil
+}
+
+// idleFor is how long nothing is due.
+func (s *Stream) idleFor(now time.Time) time.Duration {
+	next := now.Add(maxIdle)
+	earlier := func(t time.Time) {
+		if !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	earlier(s.state.NextExpiry())
+	earlier(s.progressAt)
+	earlier(s.timers.next())
+	if s.gate != nil {
+		earlier(s.gateUntil)
+	}
+	if len(s.unsent) > 0 {
+		earlier(now.Add(retryFull))
+	}
+	return max(next.Sub(now), 0)
+}
+
+// turn works off what waits.
+func (s *Stream) turn(now time.Time) {
+	s.now = now
+	s.sendUnsent()
+	if s.nextPublish >= len(s.mail.publishes.letters) {
+		s.inbox.take(&s.mail, true, 0)
+		s.nextPublish = 0
+		s.heldBytes = len(s.mail.publishes.arena) + letterOverhead*len(s.mail.publishes.letters)
+	} else {
+		s.inbox.take(&s.mail, false, s.heldBytes)
+	}
+	s.returned(s.mail.committed)
+	for _, f := range s.mail.commands {
+		f()
+	}
+	if s.ended {
+		s.pub.Flush()
+		return
+	}
+	s.answerRequests(now)
+	for _, reply := range s.mail.refused {
+		s.refuse(reply, jserr.New(jserr.StreamTooManyRequests))
+	}
+	s.publishWaiting(now)
+	s.expire()
+	s.runTimers(now)
+	s.deliver(now)
+	s.writeProgress(now)
+	if gate := s.pub.Flush(); gate != nil && s.gate == nil {
+		s.gate, s.gateUntil = gate, now.Add(gatePatience)
+	}
+}
+
+// fail ends acknowledging: the log is fenced, or its outcome cannot be known. What is in memory can still be read.
+func (s *Stream) fail(err error) {
+	if s.failed == nil {
+		s.failed = err
+		s.engine.lost(fmt.Errorf("stream %s: %w", s.name, err))
+	}
+}
+
+// do runs f on the owner and waits for it.
+func (s *Stream) do(ctx context.Context, f func()) error {
+	ran := make(chan struct{})
+	if !s.inbox.command(func() { f(); close(ran) }) {
+		return errStreamEnded
+	}
+	return s.await(ctx, ran)
+}
+
+// await waits for a command that was queued.
+func (s *Stream) await(ctx context.Context, ran <-chan struct{}) error {
+	select {
+	case <-ran:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.done:
+		select {
+		case <-ran:
+			return nil
+		default:
+			return errStreamEnded
+		}
+	}
+}
+
+// doCommitted runs f on the owner, which may hand an entry to the log, and waits until that is committed. f returns
+// nil when there is nothing to wait for.
+func (s *Stream) doCommitted(ctx context.Context, f func() (*entry, error)) error {
+	result := make(chan error, 1)
+	queued := s.inbox.command(func() {
+		e, err := f()
+		if e == nil || err != nil {
+			result <- err
+			return
+		}
+		e.then = append(e.then, func(err error) { result <- err })
+		s.write(e)
+	})
+	if !queued {
+		return errStreamEnded
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.done:
+		select {
+		case err := <-result:
+			return err
+		default:
+			return errStreamEnded
+		}
+	}
+}
+
+// write sends control records to the log, behind the messages accepted so far. A stream without a log has them at once.
+func (s *Stream) write(e *entry) {
+	s.seal()
+	if s.log == nil {
+		s.committed(e)
+		return
+	}
+	if s.failed != nil {
+		e.Err = s.failed
+		s.committed(e)
+		return
+	}
+	s.append(e)
+}

@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"fmt"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sluicemq/sluice/internal/record"
+	"github.com/sluicemq/sluice/internal/wal"
+)
+
+// chunk holds the records of consecutive messages of one stream that travelled to the log together. Its bytes may be
+// let go once they are committed: the place says where to read them again.
+type chunk struct {
+	first   uint64   // sequence of the first message
+	count   int      // messages, removed ones included
+	live    int      // messages that are not removed; 0: the chunk is dead, and only its first and count hold
+	offsets []uint32 // where each message's record starts in data
+	bytes   int      // len of data, also when it is let go
+
+	data  atomic.Pointer[[]byte] // nil: let go. Immutable
+	place place
+
+	// counted and the links are guarded by the budget's mu.
+	counted      bool
+	older, newer *chunk
+}
+
+// place is where a chunk's bytes lie in the log.
+type place struct {
+	log wal.LogID
+	pos wal.Position
+}
+
+func (c *chunk) last() uint64 { return c.first + uint64(c.count) - 1 }
+
+// message reads a message of the chunk out of its data.
+func (c *chunk) message(data []byte, seq uint64) (record.StoredMessage, error) {
+	r, _, err := record.Next(data[c.offsets[seq-c.first]:])
+	if err != nil {
+		return record.StoredMessage{}, fmt.Errorf("engine: reading sequence %d: %w", seq, err)
+	}
+	return record.ParseMessage(r.Body)
+}
+
+// tail is a stream's messages, oldest first, as chunks. It knows where each message's bytes are; which messages exist
+// is the state machine's business. Only the stream's owner uses it.
+type tail struct {
+	chunks []*chunk // by first sequence, dead ones among them
+	dead   int
+	budget *tailBudget // nil: everything stays in memory (storage: memory)
+}
+
+// push adds a chunk whose bytes must stay in memory, since they are not in the log yet or never will be.
+func (t *tail) push(c *chunk) { t.chunks = append(t.chunks, c) }
+
+// add adds a committed chunk.
+func (t *tail) add(c *chunk) {
+	t.push(c)
+	t.count(c)
+}
+
+// find gives the live chunk that holds seq, or nil.
+func (t *tail) find(seq uint64) *chunk {
+	i := len(t.chunks) - 1
+	// Most reads are near the end: the newest chunk first.
+	if i >= 0 && seq < t.chunks[i].first {
+		i = sort.Search(i, func(i int) bool { return t.chunks[i].first > seq }) - 1
+	}
+	if i < 0 || t.chunks[i].live == 0 || seq > t.chunks[i].last() {
+		return nil
+	}
+	return t.chunks[i]
+}
+
+// removed notes that a message is gone; a chunk without any is dropped.
+func (t *tail) removed(seq uint64) {
+	c := t.find(seq)
+	if c == nil {
+		return
+	}
+	if c.live--; c.live > 0 {
+		return
+	}
+	if t.budget != nil {
+		t.budget.drop(c)
+	}
+	c.data.Store(nil)
+	c.offsets = nil
+	t.dead++
+	if t.dead > 64 && t.dead > len(t.chunks)/2 {
+		t.squeeze()
+	}
+}
+
+// squeeze takes the dead chunks out.
+func (t *tail) squeeze() {
+	kept := t.chunks[:0]
+	for _, c := range t.chunks {
+		if c.live > 0 {
+			kept = append(kept, c)
+		}
+	}
+	clear(t.chunks[len(kept):])
+	t.chunks, t.dead = kept, 0
+}
+
+// release lets go of everything, for a stream that ends.
+func (t *tail) release() {
+	for _, c := range t.chunks {
+		if t.budget != nil {
+			t.budget.drop(c)
+		}
+	}
+	t.chunks, t.dead = nil, 0
+}
+
+// tailBudget bounds the bytes of committed messages that all streams of a node keep in memory. The oldest committed are
+// let go first, whichever stream they belong to.
+type tailBudget struct {
+	max int
+
+	mu             sync.Mutex // guards the list and used
+	oldest, newest *chunk
+	used           int
+}
+
+// add counts a chunk whose bytes are in memory.
+func (b *tailBudget) add(c *chunk) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.counted = true
+	c.older = b.newest
+	if b.newest != nil {
+		b.newest.newer = c
+	} else {
+		b.oldest = c
+	}
+	b.newest = c
+	b.used += c.bytes
+	for b.used > b.max && b.oldest != b.newest {
+		old := b.oldest
+		b.unlink(old)
+		old.data.Store(nil)
+	}
+}
+
+// drop forgets a chunk.
+func (b *tailBudget) drop(c *chunk) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c.counted {
+		b.unlink(c)
+	}
+}
+
+// unlink takes a chunk out of the list. mu is held.
+func (b *tailBudget) unlink(c *chunk) {
+	if c.older != nil {
+		c.older.newer = c.newer
+	} else {
+		b.oldest = c.newer
+	}
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else {
+		b.newest = c.older
+	}
+	c.older, c.newer, c.counted = nil, nil, false
+	b.used -= c.bytes
+}
+
+func (b *tailBudget) inUse() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// count puts a chunk that is in the tail already under the budget, now that its bytes can be read again from the log.
+func (t *tail) count(c *chunk) {
+	if t.budget != nil && c.live > 0 {
+		t.budget.add(c)
+	}
+}

@@ -1,0 +1,95 @@
+package jsapi
+
+import (
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/jsm.go/api"
+
+	"github.com/sluicemq/sluice/internal/engine"
+	"github.com/sluicemq/sluice/internal/version"
+)
+
+// schema is the prefix of every answer's type.
+const schema = "io.nats.jetstream.api.v1."
+
+// head begins every answer.
+type head struct {
+	Type  string        `json:"type"`
+	Error *api.ApiError `json:"error,omitempty"`
+}
+
+// success answers requests that only did something.
+type success struct {
+	head
+	Success bool `json:"success"`
+}
+
+func done(kind string) success { return success{head{Type: schema + kind}, true} }
+
+// page is the place of an answer in a long list.
+type page struct {
+	Total  int `json:"total"`
+	Offset int `json:"offset"`
+	Limit  int `json:"limit"`
+}
+
+const (
+	// namesPage and listPage are how many names, and how many infos, one answer holds: as in NATS.
+	namesPage = 1024
+	listPage  = 256
+)
+
+// cut takes one page out of a list.
+func cut[T any](all []T, offset, limit int) ([]T, page) {
+	p := page{Total: len(all), Offset: max(offset, 0), Limit: limit}
+	begin := min(p.Offset, len(all))
+	return all[begin:min(begin+limit, len(all))], p
+}
+
+// consumerInfo is api.ConsumerInfo without the fields that NATS leaves out when they say nothing.
+type consumerInfo struct {
+	api.ConsumerInfo
+	Config consumerConfig `json:"config"`
+}
+
+type consumerConfig struct {
+	api.ConsumerConfig
+	PauseUntil *time.Time `json:"pause_until,omitempty"`
+}
+
+func toConsumerInfo(i api.ConsumerInfo) consumerInfo {
+	i.Config.Metadata = leveled(i.Config.Metadata, consumerLevel(&i.Config))
+	c := consumerConfig{ConsumerConfig: i.Config}
+	if !i.Config.PauseUntil.IsZero() {
+		c.PauseUntil = &i.Config.PauseUntil
+	}
+	return consumerInfo{i, c}
+}
+
+// consumerLevel is the level of the API that a consumer's configuration needs (ADR-44).
+func consumerLevel(cfg *api.ConsumerConfig) string {
+	if !cfg.PauseUntil.IsZero() || cfg.PriorityPolicy != api.PriorityNone || cfg.PinnedTTL != 0 || len(cfg.PriorityGroups) > 0 {
+		return "1"
+	}
+	return "0"
+}
+
+// leveled adds what answers say of versions to an asset's metadata: the level that it needs, if that is not noted yet,
+// and the server's own version and level.
+func leveled(metadata map[string]string, level string) map[string]string {
+	m := make(map[string]string, len(metadata)+3)
+	m[api.JsMetaRequiredServerLevel] = level
+	maps.Copy(m, metadata)
+	m[api.JSMetaCurrentServerVersion] = version.NATS
+	m[api.JSMetaCurrentServerLevel] = strconv.Itoa(version.APILevel)
+	return m
+}
+
+// streamInfoOf is a stream's info as answers carry it.
+func streamInfoOf(i *engine.Info) *api.StreamInfo {
+	info := i.StreamInfo
+	info.Config.Metadata = leveled(info.Config.Metadata, "0")
+	return &info
+}

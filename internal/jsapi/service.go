@@ -1,0 +1,246 @@
+// Package jsapi answers the JetStream API: requests on $JS.API.* become calls of the engine, and the engine's errors
+// become the API's error codes. One file a request family.
+// The API is described in https://docs.nats.io/reference/reference-protocols/nats_api_reference and NATS's ADR-1.
+package jsapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/jsm.go/api"
+
+	"github.com/sluicemq/sluice/internal/broker"
+	"github.com/sluicemq/sluice/internal/engine"
+	"github.com/sluicemq/sluice/internal/jserr"
+	"github.com/sluicemq/sluice/internal/proto"
+	"github.com/sluicemq/sluice/internal/version"
+)
+
+const (
+	// maxPending bounds the requests that are being answered, over all accounts; more are answered with
+	// "insufficient resources" at once.
+	maxPending = 4096
+	// answerWithin is how long a request may wait for the log before it is answered with an error.
+	answerWithin = 60 * time.Second
+)
+
+// Options of a service.
+type Options struct {
+	Engine *engine.Engine
+	Logger *slog.Logger
+}
+
+// Service answers the API in the accounts that it is attached to.
+type Service struct {
+	engine  *engine.Engine
+	log     *slog.Logger
+	ctx     context.Context // of everything that is being answered; ends with Close
+	cancel  context.CancelFunc
+	pending atomic.Int64
+	total   atomic.Uint64
+	failed  atomic.Uint64
+	running sync.WaitGroup
+
+	mu       sync.Mutex // guards attached
+	attached map[*broker.Space][]*broker.Subscription
+}
+
+// New makes a service that is attached nowhere.
+func New(opts Options) (*Service, error) {
+	if opts.Engine == nil {
+		return nil, errors.New("jsapi: no engine")
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Service{engine: opts.Engine, log: opts.Logger, ctx: ctx, cancel: cancel, attached: map[*broker.Space][]*broker.Subscription{}}, nil
+}
+
+// Totals counts the requests so far, and those that were answered with an error.
+func (s *Service) Totals() (requests, errors uint64) { return s.total.Load(), s.failed.Load() }
+
+// Attach answers the API in an account.
+func (s *Service) Attach(a *engine.Account) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attached[a.Space()] != nil {
+		return nil
+	}
+	var subs []*broker.Subscription
+	for _, f := range families {
+		sub, err := a.Space().Subscribe(f.subject, "", &family{service: s, account: a, route: f})
+		if err != nil {
+			for _, sub := range subs {
+				a.Space().Unsubscribe(sub)
+			}
+			return fmt.Errorf("jsapi: subscribing to %s: %w", f.subject, err)
+		}
+		subs = append(subs, sub)
+	}
+	s.attached[a.Space()] = subs
+	return nil
+}
+
+// Close takes no more requests and waits for those that are being answered.
+func (s *Service) Close() {
+	s.mu.Lock()
+	for space, subs := range s.attached {
+		for _, sub := range subs {
+			space.Unsubscribe(sub)
+		}
+	}
+	s.attached = map[*broker.Space][]*broker.Subscription{}
+	s.mu.Unlock()
+	s.cancel()
+	s.running.Wait()
+}
+
+// route is one kind of request.
+type route struct {
+	subject string // with a wildcard for each name
+	kind    string // the type of the answer
+	answer  func(context.Context, *request) (any, error)
+}
+
+// request is one request that is being answered.
+type request struct {
+	service *Service
+	account *engine.Account
+	tokens  []string // of the subject
+	header  []byte
+	body    []byte
+	from    *broker.Origin
+}
+
+// name is the token at position i of the subject: $JS.API.STREAM.INFO.<name> has its name at 4.
+func (r *request) name(i int) string {
+	if i < len(r.tokens) {
+		return r.tokens[i]
+	}
+	return ""
+}
+
+// decode reads the body into v; an empty body leaves v as it is.
+func (r *request) decode(v any) error {
+	if len(r.body) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(r.body, v); err != nil {
+		return jserr.New(jserr.InvalidJSON, "err", err)
+	}
+	return nil
+}
+
+// mustBody is for requests that make no sense without a body.
+func (r *request) mustBody(v any) error {
+	if len(r.body) == 0 {
+		return jserr.New(jserr.BadRequest)
+	}
+	return r.decode(v)
+}
+
+// noBody is for requests that take none.
+func (r *request) noBody() error {
+	if len(r.body) != 0 && string(r.body) != "{}" && string(r.body) != "null" {
+		return jserr.New(jserr.NotEmptyRequest)
+	}
+	return nil
+}
+
+// family receives the requests of one route in one account.
+type family struct {
+	service *Service
+	account *engine.Account
+	route   route
+}
+
+// Deliver implements broker.Receiver.
+func (f *family) Deliver(batch []broker.Delivery) <-chan struct{} {
+	for i := range batch {
+		d := &batch[i]
+		if len(d.Reply) == 0 {
+			continue
+		}
+		reply := append([]byte(nil), d.Reply...)
+		r := &request{
+			service: f.service,
+			account: f.account,
+			tokens:  strings.Split(string(d.Subject), "."),
+			header:  append([]byte(nil), d.Header...),
+			body:    append([]byte(nil), d.Data...),
+			from:    d.From,
+		}
+		f.service.total.Add(1)
+		if f.service.pending.Add(1) > maxPending {
+			f.service.pending.Add(-1)
+			f.reply(reply, nil, jserr.New(jserr.InsufficientResources))
+			continue
+		}
+		f.service.running.Add(1)
+		go f.serve(r, reply)
+	}
+	return nil
+}
+
+func (f *family) serve(r *request, reply []byte) {
+	defer f.service.running.Done()
+	defer f.service.pending.Add(-1)
+	ctx, cancel := context.WithTimeout(f.service.ctx, answerWithin)
+	defer cancel()
+	var answer any
+	err := checkLevel(r.header)
+	if err == nil {
+		answer, err = f.route.answer(ctx, r)
+	}
+	f.reply(reply, answer, err)
+}
+
+// checkLevel refuses a request that asks for a newer API (header Nats-Required-Api-Level, ADR-44).
+func checkLevel(header []byte) error {
+	want, ok := proto.Header(header).Get(api.JSRequiredApiLevel)
+	if !ok {
+		return nil
+	}
+	if level, err := strconv.Atoi(string(want)); err != nil || level > version.APILevel {
+		return jserr.New(jserr.RequiredApiLevel)
+	}
+	return nil
+}
+
+// reply writes one answer.
+func (f *family) reply(reply []byte, answer any, err error) {
+	head := head{Type: f.route.kind}
+	if err != nil {
+		f.service.failed.Add(1)
+		head.Error = wireError(err).API()
+		answer = head
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		f.service.log.Error("encoding an answer of the JetStream API", "type", f.route.kind, "error", err)
+		return
+	}
+	f.account.Space().PublishOnce(broker.Msg{Subject: reply, Data: body})
+}
+
+// wireError is what a failure is on the wire.
+func wireError(err error) *jserr.Error {
+	var e *jserr.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return jserr.New(jserr.ClusterNotAvail)
+	}
+	e = jserr.New(jserr.StreamGeneralError, "err", err)
+	return e
+}

@@ -1,0 +1,159 @@
+package jsapi
+
+import (
+	"context"
+
+	"github.com/nats-io/jsm.go/api"
+
+	"github.com/sluicemq/sluice/internal/engine"
+	"github.com/sluicemq/sluice/internal/jserr"
+	"github.com/sluicemq/sluice/internal/subject"
+)
+
+type streamInfoAnswer struct {
+	head
+	page
+	*api.StreamInfo
+	DidCreate bool `json:"did_create,omitempty"`
+}
+
+// streamAnswer leaves the page out.
+type streamAnswer struct {
+	head
+	*api.StreamInfo
+	DidCreate bool `json:"did_create,omitempty"`
+}
+
+func streamCreate(ctx context.Context, r *request) (any, error) {
+	var ask api.JSApiStreamCreateRequest
+	if err := r.mustBody(&ask); err != nil {
+		return nil, err
+	}
+	if ask.Name != r.name(4) {
+		return nil, jserr.New(jserr.StreamMismatch)
+	}
+	s, err := r.account.CreateStream(ctx, ask.StreamConfig, ask.Pedantic)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.Info(ctx, api.JSApiStreamInfoRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return streamAnswer{head{Type: schema + "stream_create_response"}, streamInfoOf(&info), true}, nil
+}
+
+func streamUpdate(ctx context.Context, r *request) (any, error) {
+	var ask api.JSApiStreamUpdateRequest
+	if err := r.mustBody(&ask); err != nil {
+		return nil, err
+	}
+	if ask.Name != r.name(4) {
+		return nil, jserr.New(jserr.StreamMismatch)
+	}
+	s, err := r.account.UpdateStream(ctx, ask.StreamConfig, ask.Pedantic)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.Info(ctx, api.JSApiStreamInfoRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return streamAnswer{head{Type: schema + "stream_update_response"}, streamInfoOf(&info), false}, nil
+}
+
+func streamNames(_ context.Context, r *request) (any, error) {
+	var ask api.JSApiStreamNamesRequest
+	if err := r.decode(&ask); err != nil {
+		return nil, err
+	}
+	if ask.Subject != "" && !subject.Valid(ask.Subject) {
+		return nil, jserr.New(jserr.BadRequest)
+	}
+	streams, p := cut(r.account.Streams(ask.Subject), ask.Offset, namesPage)
+	names := make([]string, len(streams))
+	for i, s := range streams {
+		names[i] = s.Name()
+	}
+	return struct {
+		head
+		page
+		Streams []string `json:"streams"`
+	}{head{Type: schema + "stream_names_response"}, p, names}, nil
+}
+
+func streamList(ctx context.Context, r *request) (any, error) {
+	var ask api.JSApiStreamListRequest
+	if err := r.decode(&ask); err != nil {
+		return nil, err
+	}
+	if ask.Subject != "" && !subject.Valid(ask.Subject) {
+		return nil, jserr.New(jserr.BadRequest)
+	}
+	streams, p := cut(r.account.Streams(ask.Subject), ask.Offset, listPage)
+	infos := make([]*api.StreamInfo, 0, len(streams))
+	for _, s := range streams {
+		info, err := s.Info(ctx, api.JSApiStreamInfoRequest{})
+		if err != nil {
+			continue // deleted meanwhile
+		}
+		infos = append(infos, streamInfoOf(&info))
+	}
+	return struct {
+		head
+		page
+		Streams []*api.StreamInfo `json:"streams"`
+	}{head{Type: schema + "stream_list_response"}, p, infos}, nil
+}
+
+func streamInfo(ctx context.Context, r *request) (any, error) {
+	var ask api.JSApiStreamInfoRequest
+	if err := r.decode(&ask); err != nil {
+		return nil, err
+	}
+	s, err := r.account.Stream(r.name(4))
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.Info(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	return streamInfoAnswer{
+		head:       head{Type: schema + "stream_info_response"},
+		page:       page{info.SubjectsTotal, ask.Offset, info.SubjectsLimit},
+		StreamInfo: streamInfoOf(&info),
+	}, nil
+}
+
+func streamDelete(ctx context.Context, r *request) (any, error) {
+	if err := r.noBody(); err != nil {
+		return nil, err
+	}
+	if err := r.account.DeleteStream(ctx, r.name(4)); err != nil {
+		return nil, err
+	}
+	return done("stream_delete_response"), nil
+}
+
+func streamPurge(ctx context.Context, r *request) (any, error) {
+	var ask api.JSApiStreamPurgeRequest
+	if err := r.decode(&ask); err != nil {
+		return nil, err
+	}
+	if ask.Sequence > 0 && ask.Keep > 0 {
+		return nil, jserr.New(jserr.BadRequest)
+	}
+	s, err := r.account.Stream(r.name(4))
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.Purge(ctx, engine.PurgeRequest{Subject: ask.Subject, Upto: ask.Sequence, Keep: ask.Keep})
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		success
+		Purged uint64 `json:"purged"`
+	}{done("stream_purge_response"), n}, nil
+}

@@ -1,0 +1,255 @@
+package monitor
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sluicemq/sluice/internal/account"
+)
+
+// ConnSource tells about connections.
+type ConnSource interface {
+	// Conns returns a snapshot of the connections in the state, in any order. The result is the caller's. Closed
+	// connections are those that are remembered, a bounded number.
+	Conns(state ConnState) []Conn
+	// ConnSubs returns the subscriptions of an open connection, or those that a closed one had; nil if it is not known.
+	ConnSubs(cid uint64) []SubDetail
+}
+
+// ConnState selects connections.
+type ConnState int
+
+// The states of /connz.
+const (
+	ConnOpen ConnState = iota
+	ConnClosed
+	ConnAll
+)
+
+// Conn is what the source knows of a connection.
+type Conn struct {
+	CID          uint64
+	Kind         string // "Client"
+	Type         string // "nats"
+	IP           string // "" in-process
+	Port         int
+	Start        time.Time
+	LastActivity time.Time
+	Stop         time.Time // zero while it is open
+	Reason       string    // why it was closed, in NATS's words, such as "Client Closed"
+	RTT          time.Duration
+	Pending      int // bytes queued
+	InMsgs       int64
+	OutMsgs      int64
+	InBytes      int64
+	OutBytes     int64
+	Stalls       int64 // times that it was slowed as a publisher
+	NumSubs      uint32
+	Name         string // name, lang and version as in its CONNECT
+	Lang         string
+	Version      string
+	User         string // the name or nkey that it authenticated with
+	Account      string
+}
+
+// Connz is the answer of /connz.
+type Connz struct {
+	ID       string      `json:"server_id"`
+	Now      time.Time   `json:"now"`
+	NumConns int         `json:"num_connections"`
+	Total    int         `json:"total"`
+	Offset   int         `json:"offset"`
+	Limit    int         `json:"limit"`
+	Conns    []*ConnInfo `json:"connections"`
+}
+
+// ConnInfo is one connection in /connz.
+type ConnInfo struct {
+	CID            uint64      `json:"cid"`
+	Kind           string      `json:"kind,omitempty"`
+	Type           string      `json:"type,omitempty"`
+	IP             string      `json:"ip"`
+	Port           int         `json:"port"`
+	Start          time.Time   `json:"start"`
+	LastActivity   time.Time   `json:"last_activity"`
+	Stop           *time.Time  `json:"stop,omitempty"`
+	Reason         string      `json:"reason,omitempty"`
+	RTT            string      `json:"rtt,omitempty"`
+	Uptime         string      `json:"uptime"`
+	Idle           string      `json:"idle"`
+	Pending        int         `json:"pending_bytes"`
+	InMsgs         int64       `json:"in_msgs"`
+	OutMsgs        int64       `json:"out_msgs"`
+	InBytes        int64       `json:"in_bytes"`
+	OutBytes       int64       `json:"out_bytes"`
+	Stalls         int64       `json:"stalls,omitempty"`
+	NumSubs        uint32      `json:"subscriptions"`
+	Name           string      `json:"name,omitempty"`
+	Lang           string      `json:"lang,omitempty"`
+	Version        string      `json:"version,omitempty"`
+	AuthorizedUser string      `json:"authorized_user,omitempty"`
+	Account        string      `json:"account,omitempty"`
+	Subs           []string    `json:"subscriptions_list,omitempty"`
+	SubsDetail     []SubDetail `json:"subscriptions_list_detail,omitempty"`
+	NameTag        string      `json:"name_tag,omitempty"`
+}
+
+// connzQuery is a request to /connz. offset and limit have their defaults.
+type connzQuery struct {
+	sort             string
+	auth, subs, full bool
+	offset, limit    int
+	cid              uint64
+	state            ConnState
+	user, account    string
+	mqttClient       string
+}
+
+func (h *Handler) connz(w http.ResponseWriter, r *http.Request) {
+	q, err := readConnzQuery(r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	h.answer(w, r, h.findConns(q))
+}
+
+func readConnzQuery(r *http.Request) (connzQuery, error) {
+	p := newQuery(r)
+	q := connzQuery{sort: p.text("sort"), auth: p.flag("auth"), user: p.text("user"), account: p.text("acc"), mqttClient: p.text("mqtt_client")}
+	if q.full = strings.EqualFold(p.text("subs"), "detail"); !q.full {
+		q.subs = p.flag("subs")
+	}
+	q.offset, q.limit, q.cid = max(p.number("offset"), 0), p.number("limit"), p.id("cid")
+	if q.limit <= 0 {
+		q.limit = defaultLimit
+	}
+	if q.cid > 0 {
+		q.limit = 1
+	}
+	q.state = p.state()
+	if p.err != nil {
+		return q, p.err
+	}
+	if q.sort == "" {
+		q.sort = "cid"
+	}
+	if _, ok := connOrders[q.sort]; !ok {
+		return q, fmt.Errorf("invalid sorting option: %s", q.sort)
+	}
+	if (q.sort == "stop" || q.sort == "reason") && q.state != ConnClosed {
+		return q, fmt.Errorf("sort by %s only valid on closed connections", q.sort)
+	}
+	return q, nil
+}
+
+func (q *query) state() ConnState {
+	switch s := strings.ToLower(q.text("state")); s {
+	case "", "open":
+		return ConnOpen
+	case "closed":
+		return ConnClosed
+	case "any", "all":
+		return ConnAll
+	default:
+		if q.err == nil {
+			q.err = badQuery("Error decoding state for " + q.text("state"))
+		}
+		return ConnOpen
+	}
+}
+
+func (h *Handler) findConns(q connzQuery) *Connz {
+	now := h.now().UTC()
+	conns := slices.DeleteFunc(h.source.Conns(q.state), func(c Conn) bool { return !q.matches(&c) })
+	order := connOrders[q.sort]
+	slices.SortFunc(conns, func(a, b Conn) int { return order(&a, &b, now) })
+	z := &Connz{ID: h.source.ServerID(), Now: now, Total: len(conns), Offset: q.offset, Limit: q.limit, Conns: []*ConnInfo{}}
+	for _, c := range page(conns, q.offset, q.limit) {
+		z.Conns = append(z.Conns, h.connInfo(&c, q, now))
+	}
+	z.NumConns = len(z.Conns)
+	return z
+}
+
+// matches filters. No connection is MQTT's.
+func (q *connzQuery) matches(c *Conn) bool {
+	return (q.cid == 0 || c.CID == q.cid) && (q.user == "" || c.User == q.user) && (q.account == "" || c.Account == q.account) && q.mqttClient == ""
+}
+
+func (h *Handler) connInfo(c *Conn, q connzQuery, now time.Time) *ConnInfo {
+	end := now
+	info := &ConnInfo{CID: c.CID, Kind: c.Kind, Type: c.Type, IP: c.IP, Port: c.Port, Start: c.Start.UTC(), LastActivity: c.LastActivity.UTC(),
+		Reason: c.Reason, RTT: roundRTT(c.RTT).String(), Pending: c.Pending, InMsgs: c.InMsgs, OutMsgs: c.OutMsgs, InBytes: c.InBytes,
+		OutBytes: c.OutBytes, Stalls: c.Stalls, NumSubs: c.NumSubs, Name: c.Name, Lang: c.Lang, Version: c.Version}
+	if !c.Stop.IsZero() {
+		end = c.Stop.UTC()
+		info.Stop = &end
+	}
+	info.Uptime, info.Idle = uptime(end.Sub(c.Start)), uptime(end.Sub(c.LastActivity))
+	if q.auth {
+		info.AuthorizedUser, info.NameTag = c.User, c.Account
+		if c.Account != account.DefaultName {
+			info.Account = c.Account
+		}
+	}
+	switch {
+	case q.full:
+		info.SubsDetail = h.source.ConnSubs(c.CID)
+	case q.subs:
+		for _, s := range h.source.ConnSubs(c.CID) {
+			info.Subs = append(info.Subs, s.Subject)
+		}
+	}
+	return info
+}
+
+// roundRTT drops nanoseconds, which are noise, from times of less than a millisecond.
+func roundRTT(d time.Duration) time.Duration {
+	if d > time.Microsecond && d < time.Millisecond {
+		return d.Truncate(time.Microsecond)
+	}
+	return d
+}
+
+// connOrders are the values of sort. As for nats-server all but cid, start, uptime and reason put the highest first,
+// and equal ones follow by cid in the same direction.
+var connOrders = map[string]func(a, b *Conn, now time.Time) int{
+	"cid":        up(func(*Conn, time.Time) int64 { return 0 }),
+	"start":      up(func(*Conn, time.Time) int64 { return 0 }),
+	"subs":       down(func(c *Conn, _ time.Time) int64 { return int64(c.NumSubs) }),
+	"pending":    down(func(c *Conn, _ time.Time) int64 { return int64(c.Pending) }),
+	"msgs_to":    down(func(c *Conn, _ time.Time) int64 { return c.OutMsgs }),
+	"msgs_from":  down(func(c *Conn, _ time.Time) int64 { return c.InMsgs }),
+	"bytes_to":   down(func(c *Conn, _ time.Time) int64 { return c.OutBytes }),
+	"bytes_from": down(func(c *Conn, _ time.Time) int64 { return c.InBytes }),
+	"last":       down(func(c *Conn, _ time.Time) int64 { return c.LastActivity.UnixNano() }),
+	"idle":       down(func(c *Conn, now time.Time) int64 { return int64(now.Sub(c.LastActivity)) }),
+	"uptime":     up((*Conn).uptime),
+	"stop":       down(func(c *Conn, _ time.Time) int64 { return c.Stop.UnixNano() }),
+	"rtt":        down(func(c *Conn, _ time.Time) int64 { return int64(c.RTT) }),
+	"reason": func(a, b *Conn, _ time.Time) int {
+		return cmp.Or(strings.Compare(a.Reason, b.Reason), cmp.Compare(a.CID, b.CID))
+	},
+}
+
+func (c *Conn) uptime(now time.Time) int64 {
+	if !c.Stop.IsZero() {
+		now = c.Stop
+	}
+	return int64(now.Sub(c.Start))
+}
+
+func up(key func(*Conn, time.Time) int64) func(a, b *Conn, now time.Time) int {
+	return func(a, b *Conn, now time.Time) int {
+		return cmp.Or(cmp.Compare(key(a, now), key(b, now)), cmp.Compare(a.CID, b.CID))
+	}
+}
+
+func down(key func(*Conn, time.Time) int64) func(a, b *Conn, now time.Time) int {
+	return func(a, b *Conn, now time.Time) int { return up(key)(b, a, now) }
+}

@@ -1,0 +1,164 @@
+package monitor
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/sluicemq/sluice/internal/config"
+	"github.com/sluicemq/sluice/internal/version"
+)
+
+// Varz is the answer of /varz: the general state of the server. The names are nats-server's, and fields that are about
+// features which Sluice does not have are there as nats-server shows them when they are off.
+type Varz struct {
+	ID         string `json:"server_id"`
+	Name       string `json:"server_name"`
+	Version    string `json:"version"` // the NATS version that the server is compatible with
+	Sluice     string `json:"sluice_version"`
+	Proto      int    `json:"proto"`
+	GitCommit  string `json:"git_commit,omitempty"`
+	GoVersion  string `json:"go"`
+	Host       string `json:"host"`
+	Port       int    `json:"port"` // that is listened on
+	AuthNeeded bool   `json:"auth_required,omitempty"`
+
+	ConnectURLs []string `json:"connect_urls,omitempty"`
+
+	MaxConnections   int           `json:"max_connections"`
+	MaxSubscriptions int           `json:"max_subscriptions,omitempty"`
+	PingInterval     time.Duration `json:"ping_interval"` // ns
+	MaxPingsOut      int           `json:"ping_max"`
+	HTTPHost         string        `json:"http_host"`
+	HTTPPort         int           `json:"http_port"`
+	HTTPBasePath     string        `json:"http_base_path"`
+	HTTPSPort        int           `json:"https_port"`
+	AuthTimeout      float64       `json:"auth_timeout"` // s
+	MaxControlLine   int32         `json:"max_control_line"`
+	MaxPayload       int32         `json:"max_payload"`
+	MaxPending       int64         `json:"max_pending"`
+
+	Cluster   struct{} `json:"cluster"`
+	Gateway   struct{} `json:"gateway"`
+	Leaf      struct{} `json:"leaf"`
+	MQTT      struct{} `json:"mqtt"`
+	Websocket struct{} `json:"websocket"`
+
+	JetStream JetStreamVarz `json:"jetstream"`
+
+	TLSTimeout    float64       `json:"tls_timeout"`    // s
+	WriteDeadline time.Duration `json:"write_deadline"` // ns
+
+	Start    time.Time `json:"start"`
+	Now      time.Time `json:"now"`
+	Uptime   string    `json:"uptime"`
+	Mem      int64     `json:"mem"` // resident bytes
+	Cores    int       `json:"cores"`
+	MaxProcs int       `json:"gomaxprocs"`
+	MemLimit int64     `json:"gomemlimit,omitempty"`
+	CPU      float64   `json:"cpu"` // percent of one core
+
+	Connections      int    `json:"connections"`
+	TotalConnections uint64 `json:"total_connections"`
+	Routes           int    `json:"routes"`
+	Remotes          int    `json:"remotes"`
+	LeafNodes        int    `json:"leafnodes"`
+
+	InMsgs         int64 `json:"in_msgs"`
+	InBytes        int64 `json:"in_bytes"`
+	InClientMsgs   int64 `json:"in_client_msgs"`
+	InClientBytes  int64 `json:"in_client_bytes"`
+	OutMsgs        int64 `json:"out_msgs"`
+	OutBytes       int64 `json:"out_bytes"`
+	OutClientMsgs  int64 `json:"out_client_msgs"`
+	OutClientBytes int64 `json:"out_client_bytes"`
+
+	SlowConsumers    int64  `json:"slow_consumers"`
+	StaleConnections int64  `json:"stale_connections"`
+	StalledClients   int64  `json:"stalled_clients"` // times that a publisher was slowed
+	Subscriptions    uint32 `json:"subscriptions"`
+
+	HTTPRequests   map[string]uint64 `json:"http_req_stats"`
+	ConfigLoadTime time.Time         `json:"config_load_time"`
+	ConfigDigest   string            `json:"config_digest"`
+	Tags           []string          `json:"tags,omitempty"`
+	Metadata       map[string]string `json:"metadata,omitempty"`
+	SystemAccount  string            `json:"system_account,omitempty"`
+
+	SlowConsumerStats    ByKind `json:"slow_consumer_stats"`
+	StaleConnectionStats ByKind `json:"stale_connection_stats"`
+}
+
+// ByKind counts connections by their kind; all but clients are always 0.
+type ByKind struct {
+	Clients  uint64 `json:"clients"`
+	Routes   uint64 `json:"routes"`
+	Gateways uint64 `json:"gateways"`
+	Leafs    uint64 `json:"leafs"`
+}
+
+// JetStreamVarz is JetStream's part of /varz; all nil while it is off.
+type JetStreamVarz struct {
+	Config *JetStreamConfig `json:"config,omitempty"`
+	Stats  *JetStreamStats  `json:"stats,omitempty"`
+	Limits *JetStreamLimits `json:"limits,omitempty"`
+}
+
+// ConfigVarz returns a Varz with all that the options say. The source adds what they cannot know: the id, the ports and
+// URLs that are listened on, the times of the start and of the last configuration, whether clients must authenticate,
+// JetStream's statistics, and the counters.
+func ConfigVarz(o *config.Options) *Varz {
+	v := &Varz{
+		Name: o.ServerName, Host: o.Host, Port: o.Port,
+		MaxConnections: o.MaxConnections, MaxSubscriptions: max(o.MaxSubscriptions, 0),
+		PingInterval: o.PingInterval, MaxPingsOut: o.MaxPingsOut,
+		HTTPHost: o.HTTPHost, HTTPPort: o.HTTPPort, HTTPBasePath: o.HTTPBasePath,
+		AuthTimeout: o.Auth.Timeout.Seconds(), MaxControlLine: o.MaxControlLine, MaxPayload: o.MaxPayload, MaxPending: o.MaxPending,
+		TLSTimeout: 2, WriteDeadline: o.WriteDeadline,
+		ConfigDigest: o.ConfigDigest, Tags: o.Tags, Metadata: o.Metadata, SystemAccount: o.Auth.SystemAccount,
+	}
+	if o.JetStream.Enabled {
+		v.JetStream.Config = ConfigJetStream(o)
+		v.JetStream.Limits = ConfigJetStreamLimits(o)
+	}
+	return v
+}
+
+func (h *Handler) varz(w http.ResponseWriter, r *http.Request) {
+	v := h.source.Varz()
+	v.ID = h.source.ServerID()
+	v.Version, v.Sluice, v.GitCommit, v.GoVersion, v.Proto = version.NATS, version.String(), version.Commit(), runtime.Version(), 1
+	v.Now = h.now().UTC()
+	v.Start, v.ConfigLoadTime = v.Start.UTC(), v.ConfigLoadTime.UTC()
+	v.Uptime = uptime(v.Now.Sub(v.Start))
+	v.Cores, v.MaxProcs = runtime.NumCPU(), runtime.GOMAXPROCS(0)
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		v.MemLimit = limit
+	}
+	v.Mem, v.CPU = residentBytes(), h.cpu.percent(v.Now)
+	v.SlowConsumerStats = ByKind{Clients: uint64(max(v.SlowConsumers, 0))}
+	v.StaleConnectionStats = ByKind{Clients: uint64(max(v.StaleConnections, 0))}
+	v.HTTPRequests = h.requestCounts()
+	h.answer(w, r, v)
+}
+
+// uptime is nats-server's short form of a duration, such as 1y2d3h4m5s, in whole seconds.
+func uptime(d time.Duration) string {
+	s := int64(d / time.Second)
+	m, hours, days, years := s/60, s/3600, s/86400, s/86400/365
+	switch {
+	case years > 0:
+		return fmt.Sprintf("%dy%dd%dh%dm%ds", years, days%365, hours%24, m%60, s%60)
+	case days > 0:
+		return fmt.Sprintf("%dd%dh%dm%ds", days, hours%24, m%60, s%60)
+	case hours > 0:
+		return fmt.Sprintf("%dh%dm%ds", hours, m%60, s%60)
+	case m > 0:
+		return fmt.Sprintf("%dm%ds", m, s%60)
+	default:
+		return fmt.Sprintf("%ds", s)
+	}
+}

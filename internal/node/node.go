@@ -1,0 +1,318 @@
+// Package node builds a server out of its parts and runs it: the store and the node's log below, the streams on them,
+// the broker, and the edges that clients see. It is the only place where all of them meet.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nkeys"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluicemq/sluice/internal/account"
+	"github.com/sluicemq/sluice/internal/broker"
+	"github.com/sluicemq/sluice/internal/config"
+	"github.com/sluicemq/sluice/internal/conn"
+	"github.com/sluicemq/sluice/internal/version"
+)
+
+// ErrNotStarted: the server has not been started, or has ended.
+var ErrNotStarted = errors.New("node: the server is not running")
+
+// Node is a server. New makes it, Start runs it, Shutdown ends it; it cannot be started again.
+type Node struct {
+	log      *slog.Logger
+	registry *prometheus.Registry
+	id       string
+	begun    time.Time
+	broker   *broker.Broker
+	done     chan struct{} // closed when the server has ended
+	endOnce  sync.Once
+
+	mu        sync.Mutex // guards what follows
+	opts      config.Options
+	directory *account.Directory
+	clients   *conn.Server
+	listener  net.Listener
+	storage   *storage // nil: JetStream is off
+	monitor   *monitoring
+	cause     error // why the server ended by itself
+}
+
+// New makes a server from options; their defaults are filled in. registry takes the metrics.
+func New(opts config.Options, log *slog.Logger, registry *prometheus.Registry) (*Node, error) {
+	opts.SetDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if registry == nil {
+		registry = prometheus.NewRegistry()
+	}
+	directory, err := account.NewDirectory(opts.Auth)
+	if err != nil {
+		return nil, err
+	}
+	id, err := serverID()
+	if err != nil {
+		return nil, err
+	}
+	return &Node{
+		log: log, registry: registry, id: id, opts: opts, directory: directory,
+		broker: broker.New(broker.Options{}),
+		done:   make(chan struct{}),
+	}, nil
+}
+
+// serverID is a new public key of the kind that names NATS servers.
+func serverID() (string, error) {
+	k, err := nkeys.CreateServer()
+	if err != nil {
+		return "", fmt.Errorf("node: drawing a server id: %w", err)
+	}
+	return k.PublicKey()
+}
+
+// Start opens the store, takes the node's log over, recovers its streams, and then listens. It returns once clients
+// can connect. After an error nothing is left running.
+func (n *Node) Start(ctx context.Context) (err error) {
+	n.begun = time.Now()
+	defer func() {
+		if err != nil {
+			n.end(context.WithoutCancel(ctx), nil)
+		}
+	}()
+	opts := n.options()
+	listener, err := listen(&opts)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.listener = listener
+	n.mu.Unlock()
+	if opts.JetStream.Enabled {
+		st, err := openStorage(ctx, n, &opts)
+		if err != nil {
+			return err
+		}
+		n.mu.Lock()
+		n.storage = st
+		n.mu.Unlock()
+		if err := st.serve(n.directory); err != nil {
+			return err
+		}
+	}
+	clients, err := conn.New(n.connOptions(&opts))
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.clients = clients
+	n.mu.Unlock()
+	if err := n.startMonitoring(&opts); err != nil {
+		return err
+	}
+	if listener != nil {
+		go func() {
+			if err := clients.Serve(listener); err != nil && !errors.Is(err, conn.ErrClosed) {
+				n.log.Error("accepting clients", "error", err)
+			}
+		}()
+		n.log.Info("Listening for client connections on " + listener.Addr().String())
+	}
+	return nil
+}
+
+// listen takes the client port before anything slow happens, so that a port that is taken is told at once.
+func listen(opts *config.Options) (net.Listener, error) {
+	if opts.NoListen {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", hostPort(opts.Host, opts.Port))
+	if err != nil {
+		return nil, fmt.Errorf("listening for clients: %w", err)
+	}
+	return l, nil
+}
+
+func hostPort(host string, port int) string {
+	return net.JoinHostPort(host, strconv.Itoa(max(port, 0)))
+}
+
+func (n *Node) options() config.Options {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.opts
+}
+
+// connOptions are the options of the client edge.
+func (n *Node) connOptions(o *config.Options) conn.Options {
+	host, port := o.Host, o.Port
+	if n.listener != nil {
+		port = n.listener.Addr().(*net.TCPAddr).Port
+	}
+	c := conn.Options{
+		Broker: n.broker, Directory: n.directory, Log: n.log, Metrics: n.registry,
+		Trace:    o.Log.Trace,
+		ServerID: n.id, ServerName: o.ServerName, Version: version.String(), GoVersion: runtime.Version(), GitCommit: version.Commit(),
+		Host: host, Port: port, JetStream: o.JetStream.Enabled, Domain: o.JetStream.Domain,
+		MaxPayload: o.MaxPayload, MaxControlLine: o.MaxControlLine, MaxPending: o.MaxPending,
+		MaxConnections: o.MaxConnections, MaxSubscriptions: max(o.MaxSubscriptions, 0),
+		PingInterval: o.PingInterval, MaxPingsOut: o.MaxPingsOut, WriteDeadline: o.WriteDeadline,
+		NoHeaders: o.NoHeaders, MaxClosed: o.MaxClosedClients,
+		LameDuckDuration: o.LameDuckDuration, LameDuckGrace: o.LameDuckGracePeriod,
+	}
+	if o.JetStream.Enabled {
+		c.APILevel = version.APILevel
+	}
+	if o.ClientAdvertise != "" {
+		c.ConnectURLs = []string{advertised(o.ClientAdvertise, port)}
+	}
+	return c
+}
+
+// advertised completes client_advertise with the port.
+func advertised(address string, port int) string {
+	if _, _, err := net.SplitHostPort(address); err == nil {
+		return address
+	}
+	return net.JoinHostPort(address, strconv.Itoa(port))
+}
+
+// Shutdown ends the server: streams are written out, the node's head is released, and connections are closed. What is
+// not done when ctx ends is left to whoever takes over; nothing acknowledged is lost.
+func (n *Node) Shutdown(ctx context.Context) error {
+	return n.end(ctx, nil)
+}
+
+// LameDuck lets clients go, spread over the configured time, and returns when they have gone.
+func (n *Node) LameDuck(ctx context.Context) error {
+	n.mu.Lock()
+	clients := n.clients
+	n.mu.Unlock()
+	if clients == nil {
+		return ErrNotStarted
+	}
+	return clients.LameDuck(ctx)
+}
+
+// end closes everything once. cause is why the server ends by itself.
+func (n *Node) end(ctx context.Context, cause error) (err error) {
+	n.endOnce.Do(func() {
+		n.mu.Lock()
+		n.cause = cause
+		clients, listener, st, mon := n.clients, n.listener, n.storage, n.monitor
+		n.mu.Unlock()
+		var errs []error
+		if listener != nil {
+			listener.Close()
+		}
+		if st != nil {
+			errs = append(errs, st.close(ctx))
+		}
+		if clients != nil {
+			errs = append(errs, clients.Shutdown(ctx))
+		}
+		if mon != nil {
+			errs = append(errs, mon.close(ctx))
+		}
+		close(n.done)
+		err = errors.Join(errs...)
+	})
+	return err
+}
+
+// lost ends the server because its log is no longer its own.
+func (n *Node) lost(cause error) {
+	n.log.Error("The server stops: its log is lost", "error", cause)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := n.end(ctx, cause); err != nil {
+		n.log.Error("stopping", "error", err)
+	}
+}
+
+// Done is closed when the server has ended, asked to or not.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err is why the server ended by itself; nil while it runs and after a Shutdown.
+func (n *Node) Err() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cause
+}
+
+// ClientURL is a URL that a client on this host can connect to; "" when the server does not listen.
+func (n *Node) ClientURL() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.listener == nil {
+		return ""
+	}
+	addr := n.listener.Addr().(*net.TCPAddr)
+	host := addr.IP.String()
+	if addr.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "nats://" + net.JoinHostPort(host, strconv.Itoa(addr.Port))
+}
+
+// StoreURL says where the server stores, without secrets; "" when JetStream is off.
+func (n *Node) StoreURL() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.opts.JetStream.Enabled {
+		return ""
+	}
+	return n.opts.Store.URL
+}
+
+// InProcessConn connects a client in this process, without the network.
+func (n *Node) InProcessConn() (net.Conn, error) {
+	n.mu.Lock()
+	clients := n.clients
+	n.mu.Unlock()
+	if clients == nil {
+		return nil, ErrNotStarted
+	}
+	return clients.InProcessConn()
+}
+
+// Reload takes over the options that can change while the server runs, or nothing.
+func (n *Node) Reload(opts config.Options) error {
+	opts.SetDefaults()
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	old, clients, st := n.opts, n.clients, n.storage
+	n.mu.Unlock()
+	if clients == nil {
+		return ErrNotStarted
+	}
+	if _, err := config.Reloadable(&old, &opts); err != nil {
+		return err
+	}
+	if err := n.directory.Swap(opts.Auth); err != nil {
+		return err
+	}
+	if err := clients.Reload(n.connOptions(&opts)); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.opts = opts
+	n.mu.Unlock()
+	if st != nil {
+		return st.serve(n.directory)
+	}
+	return nil
+}

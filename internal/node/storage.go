@@ -1,0 +1,165 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluicemq/sluice/internal/account"
+	"github.com/sluicemq/sluice/internal/config"
+	"github.com/sluicemq/sluice/internal/engine"
+	"github.com/sluicemq/sluice/internal/head"
+	"github.com/sluicemq/sluice/internal/jsapi"
+	"github.com/sluicemq/sluice/internal/store"
+	"github.com/sluicemq/sluice/internal/wal"
+)
+
+// Defaults of the commit budget on stores where a request costs money.
+const (
+	s3CommitRate  = 10
+	s3CommitBurst = 100
+	// lazyWindow is how long consumers' progress waits for other records on stores without a budget.
+	lazyWindow = 100 * time.Millisecond
+)
+
+// storage is the durable side of a node: its store, its head, its log, and the streams on them.
+type storage struct {
+	log     *slog.Logger
+	store   store.Store
+	head    *head.Claimed
+	wal     *wal.Log
+	engine  *engine.Engine
+	api     *jsapi.Service
+	limits  account.JetStreamLimits // of an account without its own
+	beating context.CancelFunc
+	beaten  sync.WaitGroup
+	started bool
+}
+
+// openStorage claims the node's place in the store and recovers its streams.
+func openStorage(ctx context.Context, n *Node, opts *config.Options) (st *storage, err error) {
+	st = &storage{log: n.log, limits: account.JetStreamLimits{
+		MaxMemory: opts.JetStream.MaxMemory, MaxStore: opts.JetStream.MaxStore,
+		MaxStreams: -1, MaxConsumers: -1, MaxAckPending: opts.JetStream.Limits.MaxAckPending,
+		MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1,
+	}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, st.close(context.WithoutCancel(ctx)))
+			st = nil
+		}
+	}()
+	if st.store, err = openStore(ctx, opts.Store.URL); err != nil {
+		return nil, err
+	}
+	if err := store.Probe(ctx, st.store, "probe"); err != nil {
+		return nil, fmt.Errorf("the store %s cannot be used: %w", opts.Store.URL, err)
+	}
+	st.head, err = head.Claim(ctx, st.store, head.Options{Names: []string{opts.ServerName}, Logger: n.log})
+	if err != nil {
+		return nil, fmt.Errorf("taking the place of node %s: %w", opts.ServerName, err)
+	}
+	beat, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	st.beating = cancel
+	st.beaten.Go(func() {
+		if err := st.head.Run(beat); errors.Is(err, head.ErrLost) {
+			go n.lost(err)
+		}
+	})
+	if st.wal, err = wal.Open(walOptions(st, opts, n.registry, n.log)); err != nil {
+		return nil, err
+	}
+	st.engine, err = engine.New(engine.Options{
+		Broker: n.broker, Store: st.store, Log: st.wal, Logger: n.log,
+		ServerName: opts.ServerName, Domain: opts.JetStream.Domain,
+		MaxMemory: opts.JetStream.MaxMemory, MaxStore: opts.JetStream.MaxStore,
+		Lost: n.lost,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if st.api, err = jsapi.New(jsapi.Options{Engine: st.engine, Logger: n.log}); err != nil {
+		return nil, err
+	}
+	begun := time.Now()
+	var ranges []engine.LogRange
+	for _, r := range st.head.Logs() {
+		ranges = append(ranges, engine.LogRange{Log: r.ID(), From: r.Start, To: r.End})
+	}
+	if err := st.engine.Recover(ctx, ranges); err != nil {
+		return nil, fmt.Errorf("recovering the streams: %w", err)
+	}
+	n.log.Info("Recovered the streams", "logs", len(ranges), "took", time.Since(begun).Round(time.Millisecond))
+	return st, nil
+}
+
+// walOptions are the options of the node's log.
+func walOptions(st *storage, opts *config.Options, registry prometheus.Registerer, log *slog.Logger) wal.Options {
+	w := wal.Options{
+		Store: st.store, ID: wal.LogID{Kind: wal.WriteAhead, Node: st.head.Node(), Epoch: st.head.Epoch()},
+		Rate: opts.Store.CommitRate, Burst: opts.Store.CommitBurst, MaxBatchBytes: opts.Store.BatchBytes,
+		LazyWindow: lazyWindow, Registerer: registry, Logger: log,
+	}
+	if strings.HasPrefix(opts.Store.URL, "s3:") {
+		if w.Rate == 0 {
+			w.Rate, w.Burst = s3CommitRate, s3CommitBurst
+		}
+		w.LazyWindow = 0 // the log's default
+	}
+	w.Rate = max(w.Rate, 0)
+	return w
+}
+
+// serve gives JetStream to the accounts that are to have it, and sets the recovered streams going.
+func (st *storage) serve(d *account.Directory) error {
+	for _, a := range d.Accounts() {
+		if a == d.System() {
+			continue
+		}
+		limits := a.JetStream
+		if limits == nil {
+			if a != d.Default() {
+				continue
+			}
+			limits = &st.limits
+		}
+		if err := st.api.Attach(st.engine.Enable(a.Name, *limits)); err != nil {
+			return err
+		}
+	}
+	if st.started {
+		return nil
+	}
+	st.started = true
+	return st.engine.Start()
+}
+
+// close writes everything out and gives the node's place up.
+func (st *storage) close(ctx context.Context) error {
+	var errs []error
+	if st.api != nil {
+		st.api.Close()
+	}
+	if st.engine != nil && st.started {
+		errs = append(errs, st.engine.Stop(ctx))
+	}
+	if st.wal != nil {
+		errs = append(errs, st.wal.Close(ctx))
+	}
+	if st.beating != nil {
+		st.beating()
+		st.beaten.Wait()
+	}
+	if st.head != nil {
+		if err := st.head.Release(ctx); err != nil && !errors.Is(err, head.ErrLost) {
+			errs = append(errs, fmt.Errorf("releasing the node's head: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

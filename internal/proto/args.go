@@ -1,0 +1,125 @@
+package proto
+
+import "bytes"
+
+// pubArgs are the arguments of a PUB or HPUB.
+type pubArgs struct {
+	subject  []byte
+	replyLen int
+	header   int // 0 for PUB
+	size     int
+	wire     int  // where the part that is sent on begins in the line, if tight
+	tight    bool // the line is written with single blanks, so that its end can be sent on as it is
+
+	// Set by splitBlanks only.
+	reply, headerText, sizeText []byte
+}
+
+// splitPub splits a line as clients write it: single blanks, no tabs. Anything else is left to splitBlanks.
+func splitPub(line []byte, hpub bool) (a pubArgs, ok bool) {
+	size, at := trailingSize(line)
+	if at <= 0 || line[at-1] != ' ' {
+		return a, false
+	}
+	a.size, a.wire, a.tight = size, at, true
+	rest := line[:at-1]
+	if hpub {
+		header, at := trailingSize(rest)
+		if at <= 0 || rest[at-1] != ' ' || header == 0 {
+			return a, false // without a header it is sent on as a MSG, which has no header length
+		}
+		a.header, a.wire = header, at
+		rest = rest[:at-1]
+	}
+	if bytes.IndexByte(rest, '\t') >= 0 {
+		return a, false
+	}
+	sp := bytes.IndexByte(rest, ' ')
+	if sp < 0 {
+		a.subject = rest
+		return a, len(rest) > 0
+	}
+	reply := rest[sp+1:]
+	if sp == 0 || len(reply) == 0 || bytes.IndexByte(reply, ' ') >= 0 {
+		return a, false
+	}
+	a.subject, a.replyLen, a.wire = rest[:sp], len(reply), sp+1
+	return a, true
+}
+
+// trailingSize reads the digits that the line ends with, and where they begin. Digits that are no size, or none at all,
+// give a start of -1.
+func trailingSize(line []byte) (n, start int) {
+	i, scale := len(line), 1
+	for i > 0 {
+		c := line[i-1] - '0'
+		if c > 9 {
+			break
+		}
+		n += int(c) * scale
+		scale *= 10
+		i--
+		if len(line)-i > maxSizeDigits {
+			return -1, -1
+		}
+	}
+	if i == len(line) {
+		return -1, -1
+	}
+	return n, i
+}
+
+// splitBlanks splits at any run of blanks and tabs.
+func splitBlanks(line []byte, hpub bool) (a pubArgs, ok bool) {
+	var fields [5][]byte
+	n := Fields(line, fields[:], isBlank)
+	want := 2
+	if hpub {
+		want = 3
+	}
+	if n != want && n != want+1 {
+		return a, false
+	}
+	a.subject = fields[0]
+	if n == want+1 {
+		a.reply = fields[1]
+		a.replyLen = len(a.reply)
+	}
+	a.sizeText = fields[n-1]
+	a.size = ParseSize(a.sizeText)
+	if hpub {
+		a.headerText = fields[n-2]
+		a.header = ParseSize(a.headerText)
+	}
+	return a, true
+}
+
+// Fields splits a line at the bytes that are separators, and gives how many fields there are. When there are more than
+// fit, the count is one above the capacity.
+func Fields(line []byte, fields [][]byte, separator func(byte) bool) int {
+	n, start := 0, -1
+	for i := 0; i <= len(line); i++ {
+		if i < len(line) && !separator(line[i]) {
+			if start < 0 {
+				start = i
+			}
+			continue
+		}
+		if start < 0 {
+			continue
+		}
+		if n == len(fields) {
+			return n + 1
+		}
+		fields[n] = line[start:i]
+		n++
+		start = -1
+	}
+	return n
+}
+
+// SplitArgs splits the arguments of a SUB or UNSUB, of which there are at most three. More give a count of four.
+func SplitArgs(line []byte) (fields [3][]byte, n int) {
+	n = Fields(line, fields[:], func(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' })
+	return fields, n
+}

@@ -1,0 +1,289 @@
+package stream
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/nats-io/jsm.go/api"
+
+	"github.com/sluicemq/sluice/internal/jserr"
+	"github.com/sluicemq/sluice/internal/subject"
+)
+
+// removeSeq takes a message out and reports whether it was there. foreseen tells that the forecast of what is in
+// flight counted on it.
+func (s *State) removeSeq(seq uint64, e *Effects, foreseen bool) bool {
+	c, ok := s.log.find(seq)
+	if !ok {
+		return false
+	}
+	b, r := s.log.at(c)
+	id, size := r.subject, uint64(r.size)
+	removed := Removed{Seq: seq, Subject: s.names.text(id), Size: size, Place: b.placeOf(c.row)}
+	row := s.names.row(id)
+	if !foreseen {
+		s.forgetVirtual(row, size)
+	}
+	s.log.remove(c)
+	s.bytes -= size
+	s.takeFrom(row, id, seq)
+	if seq == s.firstSeq {
+		s.findFirst()
+	}
+	e.add(removed)
+	return true
+}
+
+// takeFrom removes a sequence from its subject, and the subject with its last message.
+func (s *State) takeFrom(row *name, id subjectID, seq uint64) {
+	row.count--
+	if row.count == 0 {
+		row.first, row.last = 0, 0
+		s.dropPosting(row)
+		s.visible--
+		if !s.flight.holds(row.flight) {
+			s.names.drop(id)
+		}
+		return
+	}
+	if row.posting == 0 { // two were there
+		if seq == row.first {
+			row.first = row.last
+		} else {
+			row.last = row.first
+		}
+		return
+	}
+	p := s.postings.at(row.posting)
+	p.remove(seq)
+	switch seq {
+	case row.first:
+		row.first = p.runs[0].first()
+	case row.last:
+		row.last = p.runs[len(p.runs)-1].last()
+	}
+	if row.count == 1 {
+		s.dropPosting(row)
+	}
+}
+
+func (s *State) newPosting() uint32 {
+	if n := len(s.freePostings); n > 0 {
+		i := s.freePostings[n-1]
+		s.freePostings = s.freePostings[:n-1]
+		return i
+	}
+	if s.postings.n == 0 {
+		s.postings.add(posting{}) // 0 is none
+	}
+	return s.postings.add(posting{})
+}
+
+func (s *State) dropPosting(row *name) {
+	if row.posting == 0 {
+		return
+	}
+	*s.postings.at(row.posting) = posting{}
+	s.freePostings = append(s.freePostings, row.posting)
+	row.posting = 0
+}
+
+// findFirst moves firstSeq to the first message that is there.
+func (s *State) findFirst() {
+	s.firstSeq = s.lastSeq + 1
+	if c, ok := s.log.seek(0); ok {
+		s.firstSeq = s.log.seq(c)
+	}
+}
+
+// CheckDelete decides on the deletion of a message through the API.
+func (s *State) CheckDelete(seq uint64) *jserr.Error {
+	switch {
+	case s.cfg.Sealed:
+		return jserr.New(jserr.StreamSealed)
+	case s.cfg.DenyDelete:
+		return jserr.New(jserr.StreamMsgDeleteFailed, "err", "message delete not permitted")
+	case !s.Has(seq):
+		return jserr.New(jserr.SequenceNotFound, "seq", seq)
+	}
+	return nil
+}
+
+// Delete removes one message and reports whether it was there: a delete through the API, or the removal of a message
+// that interest or work-queue retention has no use for any more.
+func (s *State) Delete(seq uint64, e *Effects) bool {
+	return s.removeSeq(seq, e, false)
+}
+
+// Purge says what to remove: the messages of Subject ("" is all of them, wildcards are allowed) whose sequence is less
+// than Upto (0: whatever it is), except the newest Keep.
+type Purge struct {
+	Subject    string
+	Upto, Keep uint64
+}
+
+// AcceptPurge decides on a purge through the API. A purge up to a sequence that is not reached yet makes the next
+// message take that sequence, so messages accepted after AcceptPurge must be applied after Purge.
+func (s *State) AcceptPurge(p Purge) *jserr.Error {
+	switch {
+	case p.Upto > 0 && p.Keep > 0:
+		return jserr.New(jserr.BadRequest)
+	case s.cfg.Sealed:
+		return jserr.New(jserr.StreamSealed)
+	case s.cfg.DenyPurge:
+		return jserr.New(jserr.StreamPurgeFailed, "err", "stream purge not permitted")
+	}
+	if p.everything() {
+		s.nextSeq = max(s.nextSeq, p.Upto)
+	}
+	return nil
+}
+
+func (p Purge) everything() bool { return p.Subject == "" || p.Subject == ">" }
+
+// Purge removes messages by rule and counts them. What is accepted and not visible yet is not touched.
+func (s *State) Purge(p Purge, e *Effects) (purged uint64) {
+	if p.Upto == 1 {
+		return 0
+	}
+	if p.everything() && p.Keep == 0 {
+		purged = s.removeBelow(p.uptoOrEnd(), e)
+		if p.Upto > s.lastSeq+1 {
+			s.skipTo(p.Upto)
+		}
+		return purged
+	}
+	var f *Filter
+	if !p.everything() {
+		var err error
+		if f, err = CompileFilter(p.Subject); err != nil {
+			return 0
+		}
+	}
+	left := uint64(math.MaxUint64)
+	if p.Keep > 0 {
+		n := s.Pending(f, 0)
+		if p.Keep >= n {
+			return 0
+		}
+		left = n - p.Keep
+	}
+	end := min(p.uptoOrEnd(), s.lastSeq+1)
+	for seq := s.firstSeq; purged < left; {
+		m, ok := s.Next(f, seq)
+		if !ok || m.Seq >= end {
+			break
+		}
+		s.removeSeq(m.Seq, e, false)
+		purged++
+		seq = m.Seq + 1
+	}
+	return purged
+}
+
+func (p Purge) uptoOrEnd() uint64 {
+	if p.Upto == 0 {
+		return math.MaxUint64
+	}
+	return p.Upto
+}
+
+// removeBelow removes every message whose sequence is less than seq.
+func (s *State) removeBelow(seq uint64, e *Effects) (n uint64) {
+	for s.log.live > 0 && s.firstSeq < seq {
+		s.removeSeq(s.firstSeq, e, false)
+		n++
+	}
+	return n
+}
+
+// skipTo makes seq the next sequence of an empty stream.
+func (s *State) skipTo(seq uint64) {
+	s.firstSeq, s.lastSeq = seq, seq-1
+	s.nextSeq = max(s.nextSeq, seq)
+}
+
+// NextExpiry is when the first message reaches max_age; zero when none ever will. Nothing needs to run then: messages
+// go when Expire is called.
+func (s *State) NextExpiry() time.Time {
+	if s.cfg.MaxAge <= 0 || s.log.live == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, s.FirstTime()).Add(s.cfg.MaxAge)
+}
+
+// ExpiryAt gives the first sequence that max_age lets stay at a time, and whether there is a message before it. It
+// changes nothing: the removal is ExpireBefore, which a replay repeats without a clock.
+func (s *State) ExpiryAt(now time.Time) (first uint64, due bool) {
+	if s.cfg.MaxAge <= 0 || s.log.live == 0 {
+		return s.firstSeq, false
+	}
+	first = s.SeqAt(now.Add(-s.cfg.MaxAge).UnixNano() + 1)
+	return first, first > s.firstSeq
+}
+
+// ExpireBefore removes the messages whose sequence is less than first.
+func (s *State) ExpireBefore(first uint64, e *Effects) uint64 { return s.removeBelow(first, e) }
+
+// Expire removes what max_age does not let stay, forgets message ids beyond their window, and tells the first sequence
+// that stays.
+func (s *State) Expire(now time.Time, e *Effects) (first uint64) {
+	s.dedup.expire(now.UnixNano())
+	first, _ = s.ExpiryAt(now)
+	s.removeBelow(first, e)
+	return first
+}
+
+// UpdateConfig changes the configuration to one that CheckUpdate returned, and enforces limits that became lower.
+func (s *State) UpdateConfig(cfg api.StreamConfig, e *Effects) error {
+	old := s.cfg
+	if err := s.configure(cfg); err != nil {
+		return err
+	}
+	if s.stray || !coveredBy(old.Subjects, cfg.Subjects) {
+		s.findStray()
+	}
+	s.enforceTotals(e)
+	if limit := cfg.MaxMsgsPer; limit > 0 && (old.MaxMsgsPer <= 0 || limit < old.MaxMsgsPer) {
+		s.enforcePerSubject(limit, e)
+	}
+	return nil
+}
+
+// findStray looks whether a message has a subject that the configuration does not cover.
+func (s *State) findStray() {
+	s.stray = false
+	s.names.tree.walk(func(id subjectID) int {
+		if !anyReaches(s.cfg.Subjects, s.names.text(id)) {
+			s.stray = true
+			return walkStop
+		}
+		return walkOn
+	})
+}
+
+// enforcePerSubject removes the oldest messages of subjects with more than limit.
+func (s *State) enforcePerSubject(limit int64, e *Effects) {
+	for id := subjectID(1); id < s.names.rows.n; id++ {
+		for row := s.names.row(id); int64(row.count) > limit; {
+			s.removeSeq(row.first, e, false)
+		}
+	}
+}
+
+// coveredBy reports whether each pattern of as is within one of bs.
+func coveredBy(as, bs []string) bool {
+	for _, a := range as {
+		within := false
+		for _, b := range bs {
+			within = within || subject.IsSubset(a, b)
+		}
+		if !within {
+			return false
+		}
+	}
+	return true
+}
+
+var errNoSubject = errors.New("stream: not a valid subject")

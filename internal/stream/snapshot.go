@@ -1,0 +1,119 @@
+package stream
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+)
+
+// snapshotVersion is the first byte of a snapshot. Its layout, with u for an unsigned and i for a signed varint
+// (encoding/binary), and text for u length and that many bytes:
+//
+//	version (1 byte)
+//	i created, ns        text configuration, JSON
+//	u first sequence     u last sequence     i time of the last message, ns     text its Nats-Msg-Id
+//	u subjects, each in bytewise order: u bytes shared with the one before, text the rest
+//	u messages, u 1 if they have places, each in order: u sequence - the one before, i time - the one before,
+//	    u size, u subject's position, u place if they have places
+//	u message ids, each: 16 bytes digest, u sequence - the one before, i time - the one before
+//	CRC-32C of all of it (4 bytes, little-endian)
+const snapshotVersion = 1
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Snapshot appends the visible state in a compact form: everything but the messages' bytes and what is in flight.
+// It takes about 8 bytes a message.
+func (s *State) Snapshot(dst []byte) ([]byte, error) {
+	cfg, err := json.Marshal(s.cfg)
+	if err != nil {
+		return dst, fmt.Errorf("stream: encoding the configuration of %s: %w", s.cfg.Name, err)
+	}
+	start := len(dst)
+	b := append(dst, snapshotVersion)
+	b = binary.AppendVarint(b, s.created.UnixNano())
+	b = appendText(b, cfg)
+	b = binary.AppendUvarint(b, s.firstSeq)
+	b = binary.AppendUvarint(b, s.lastSeq)
+	b = binary.AppendVarint(b, s.lastTime)
+	b = appendText(b, s.lastID)
+	b, positions := s.appendSubjects(b)
+	b = s.appendMessages(b, positions)
+	b = s.dedup.appendTo(b, s.lastSeq)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
+}
+
+func appendText(b, text []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(text)))
+	return append(b, text...)
+}
+
+// appendSubjects writes the subjects of visible messages and gives their positions by id.
+func (s *State) appendSubjects(b []byte) (_ []byte, positions []uint32) {
+	positions = make([]uint32, s.names.rows.n)
+	b = binary.AppendUvarint(b, uint64(s.visible))
+	n := uint32(0)
+	var before []byte
+	s.names.tree.walk(func(id subjectID) int {
+		row := s.names.row(id)
+		if row.count == 0 {
+			return walkOn
+		}
+		text := s.names.arena.get(row.text)
+		shared := 0
+		for shared < min(len(before), len(text)) && before[shared] == text[shared] {
+			shared++
+		}
+		b = binary.AppendUvarint(b, uint64(shared))
+		b = appendText(b, text[shared:])
+		positions[id] = n
+		n++
+		before = text
+		return walkOn
+	})
+	return b, positions
+}
+
+func (s *State) appendMessages(b []byte, positions []uint32) []byte {
+	places := uint64(0)
+	if s.log.placed() {
+		places = 1
+	}
+	b = binary.AppendUvarint(b, s.log.live)
+	b = binary.AppendUvarint(b, places)
+	var seq uint64
+	var time int64
+	for c, ok := s.log.seek(0); ok; c, ok = s.log.after(c) {
+		block, r := s.log.at(c)
+		at := block.base + uint64(r.offset)
+		b = binary.AppendUvarint(b, at-seq)
+		b = binary.AppendVarint(b, block.times[c.row]-time)
+		b = binary.AppendUvarint(b, uint64(r.size))
+		b = binary.AppendUvarint(b, uint64(positions[r.subject]))
+		if places == 1 {
+			b = binary.AppendUvarint(b, uint64(block.placeOf(c.row)))
+		}
+		seq, time = at, block.times[c.row]
+	}
+	return b
+}
+
+// appendTo writes what is remembered of messages up to last.
+func (d *dedup) appendTo(b []byte, last uint64) []byte {
+	n := 0
+	for pos := d.head; pos != d.tail && d.at(pos).seq <= last; pos++ {
+		n++
+	}
+	b = binary.AppendUvarint(b, uint64(n))
+	var seq uint64
+	var time int64
+	for pos := d.head; n > 0; pos, n = pos+1, n-1 {
+		r := d.at(pos)
+		b = binary.LittleEndian.AppendUint64(b, r.id.hi)
+		b = binary.LittleEndian.AppendUint64(b, r.id.lo)
+		b = binary.AppendUvarint(b, r.seq-seq)
+		b = binary.AppendVarint(b, r.time-time)
+		seq, time = r.seq, r.time
+	}
+	return b
+}

@@ -1,0 +1,148 @@
+// Package stream is the state machine of a JetStream stream: which messages there are, which publishes it takes, and
+// what each change makes of it.
+//
+// It is pure. One goroutine owns a [State]; there are no locks, no I/O and no clock: time comes as an argument. A
+// message passes it twice. [State.Accept] checks a publish against everything that was accepted before, committed or
+// not, and gives it a sequence and a time. [State.Apply] makes it visible once it is committed, enforces the limits and
+// tells what had to go. Apply depends on nothing but the configuration and what was applied before, in order, so that
+// a replay of the log gives the same state. Deletes, purges and expiry are such changes too.
+//
+// Bodies lie elsewhere. Here is only what finding and accounting need: about 24 bytes a message and, beside its name,
+// about 60 bytes a subject.
+//
+// Slices of bytes that a State hands out (subjects) belong to it and hold until the next call that changes it.
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/jsm.go/api"
+)
+
+// ErrSequence: a message was applied out of order.
+var ErrSequence = errors.New("stream: sequence out of order")
+
+// Place says where a message's bytes lie, in terms of whoever sets it.
+type Place uint64
+
+// State is a stream.
+type State struct {
+	cfg     api.StreamConfig
+	created time.Time
+
+	// What is visible.
+	firstSeq     uint64 // lastSeq+1 when empty
+	lastSeq      uint64
+	lastTime     int64
+	bytes        uint64
+	log          messages
+	names        names
+	postings     paged[posting]
+	freePostings []uint32
+	visible      int    // subjects with at least one message
+	lastID       []byte // Nats-Msg-Id of the last message; empty when it had none
+
+	// What is accepted.
+	flight     inFlight
+	nextSeq    uint64
+	nextTime   int64 // the least time that the next message may bear
+	acceptedID []byte
+	dedup      dedup
+	virtual    virtual
+
+	transform *transform
+	republish *transform
+	// stray: a message may lie here whose subject the configuration's subjects do not cover.
+	stray bool
+	// edits counts changes of configuration, for what Filters remember.
+	edits uint64
+}
+
+// New makes the state of a new stream. cfg is as CheckConfig returned it.
+func New(cfg api.StreamConfig, created time.Time) (*State, error) {
+	s := &State{created: created.UTC()}
+	s.names.init()
+	if err := s.configure(cfg); err != nil {
+		return nil, err
+	}
+	s.nextSeq = max(cfg.FirstSeq, 1)
+	s.firstSeq, s.lastSeq = s.nextSeq, s.nextSeq-1
+	return s, nil
+}
+
+// configure takes a configuration and prepares what follows from it.
+func (s *State) configure(cfg api.StreamConfig) (err error) {
+	var transform, republish *transform
+	if t := cfg.SubjectTransform; t != nil {
+		if transform, err = newTransform(t.Source, t.Destination); err != nil {
+			return fmt.Errorf("stream: subject transform: %w", err)
+		}
+	}
+	if r := cfg.RePublish; r != nil {
+		if republish, err = newTransform(r.Source, r.Destination); err != nil {
+			return fmt.Errorf("stream: republish: %w", err)
+		}
+	}
+	s.cfg, s.transform, s.republish = cfg, transform, republish
+	s.dedup.window = cfg.Duplicates.Nanoseconds()
+	s.edits++
+	s.virtual.stale = true
+	return nil
+}
+
+// Config is the stream's configuration. Its slices and maps are not to be changed.
+func (s *State) Config() api.StreamConfig { return s.cfg }
+
+// Created says when the stream was created.
+func (s *State) Created() time.Time { return s.created }
+
+// FirstSeq is the sequence of the first message; LastSeq+1 when there is none.
+func (s *State) FirstSeq() uint64 { return s.firstSeq }
+
+// LastSeq is the sequence of the last message that became visible, whether or not it still exists.
+func (s *State) LastSeq() uint64 { return s.lastSeq }
+
+// LastTime is when the last visible message was accepted, in ns; 0 before the first.
+func (s *State) LastTime() int64 { return s.lastTime }
+
+// FirstTime is the time of the first message, in ns; 0 when there is none.
+func (s *State) FirstTime() int64 {
+	if m, ok := s.Meta(s.firstSeq); ok {
+		return m.Time
+	}
+	return 0
+}
+
+// Msgs counts the visible messages.
+func (s *State) Msgs() uint64 { return s.log.live }
+
+// Bytes is their size as NATS accounts it: data, header, subject and a fixed part a message.
+func (s *State) Bytes() uint64 { return s.bytes }
+
+// NumSubjects counts the subjects of visible messages.
+func (s *State) NumSubjects() int { return s.visible }
+
+// NumDeleted counts the sequences between the first and the last that have no message.
+func (s *State) NumDeleted() uint64 { return s.lastSeq + 1 - s.firstSeq - s.log.live }
+
+// AcceptedSeq is the last sequence that was given to a publish, visible or not.
+func (s *State) AcceptedSeq() uint64 { return s.nextSeq - 1 }
+
+// InFlight counts the messages that are accepted and not yet visible.
+func (s *State) InFlight() int { return s.flight.len() }
+
+// accounted is the size of a message as the storage type counts it in NATS: file storage writes 30 bytes around a
+// message, and 4 more where it has a header; memory storage counts 16.
+func (s *State) accounted(subjectLen, headerLen, dataLen int) uint64 {
+	n := uint64(subjectLen) + uint64(headerLen) + uint64(dataLen)
+	switch {
+	case s.cfg.Storage == api.MemoryStorage:
+		return n + 16
+	case headerLen > 0:
+		return n + 34
+	default:
+		return n + 30
+	}
+}
