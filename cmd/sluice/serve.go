@@ -92,12 +92,13 @@ type process struct {
 	server  server
 	files   stateFiles
 
-	started  bool
-	lameDuck bool
+	started bool
 	// reload asks for a reload as soon as the server has started.
 	reload bool
 	// ending carries the outcome of the shutdown; nil before one has begun.
 	ending chan error
+	// hurry ends lame duck mode at once; nil outside it.
+	hurry context.CancelFunc
 }
 
 // run starts the server and follows the signals until the server has ended.
@@ -127,22 +128,23 @@ func (p *process) run() error {
 				return errors.Join(err, p.shutdown())
 			}
 		case s := <-p.env.signals:
-			if err := p.signal(s, cancel); err != nil {
-				return err
-			}
+			p.signal(s, cancel)
 		case err := <-p.ending:
 			p.logger.Info("Server has ended")
 			return err
-		case <-p.server.Done():
-			if !p.started && p.ending == nil {
-				return fmt.Errorf("cannot start: %w", <-starting)
-			}
-			if p.ending == nil {
-				return fmt.Errorf("the server has ended: %w", p.server.Err())
-			}
-			return <-p.ending
+		case <-p.unasked():
+			return fmt.Errorf("the server has ended: %w", p.server.Err())
 		}
 	}
+}
+
+// unasked is closed when the server has ended by itself. It is nil while the start or a shutdown is under way: they tell
+// their own outcome.
+func (p *process) unasked() <-chan struct{} {
+	if !p.started || p.ending != nil {
+		return nil
+	}
+	return p.server.Done()
 }
 
 func (p *process) logStart() {
@@ -196,15 +198,18 @@ func (p *process) shutdown() error {
 	return nil
 }
 
-// letGo ends in lame duck mode. The configured durations bound it.
-func (p *process) letGo() error {
-	o := p.options
-	ctx, cancel := context.WithTimeout(context.Background(), o.LameDuckDuration+o.LameDuckGracePeriod+shutdownTimeout)
-	defer cancel()
-	if err := p.server.LameDuck(ctx); err != nil {
-		return errors.Join(fmt.Errorf("lame duck mode: %w", err), p.shutdown())
-	}
-	return p.shutdown()
+// beginLameDuck starts the shutdown that lets clients go first. The configured durations bound it.
+func (p *process) beginLameDuck() {
+	ctx, cancel := context.WithTimeout(context.Background(), p.options.LameDuckDuration+p.options.LameDuckGracePeriod+shutdownTimeout)
+	p.hurry = cancel
+	p.begin(func() error {
+		defer cancel()
+		err := p.server.LameDuck(ctx)
+		if err != nil && ctx.Err() == nil {
+			return errors.Join(fmt.Errorf("lame duck mode: %w", err), p.shutdown())
+		}
+		return p.shutdown()
+	})
 }
 
 // reloadConfiguration takes the file's changes over. Tools wait for the texts that it logs, which are nats-server's.
@@ -260,7 +265,5 @@ func (p *process) reopen() {
 		p.logger.Info("File log re-open ignored, not a file logger")
 	}
 }
-
-var errInterrupted = errors.New("interrupted a second time, before the shutdown was complete")
 
 func (p *process) trapped(s os.Signal) { p.logger.Info("Trapped signal", "signal", s.String()) }

@@ -20,8 +20,9 @@ func processSignals() <-chan os.Signal {
 	return c
 }
 
-// signal follows one signal. The error ends the process.
-func (p *process) signal(s os.Signal, cancelStart context.CancelFunc) error {
+// signal follows one signal. A shutdown that has begun takes its bounded time: who cannot wait kills, which loses
+// nothing that was acknowledged.
+func (p *process) signal(s os.Signal, cancelStart context.CancelFunc) {
 	p.trapped(s)
 	switch s {
 	case syscall.SIGINT, syscall.SIGTERM:
@@ -29,17 +30,15 @@ func (p *process) signal(s os.Signal, cancelStart context.CancelFunc) error {
 		case p.ending == nil:
 			cancelStart()
 			p.begin(p.shutdown)
-		case p.lameDuck && s == syscall.SIGTERM:
-			// As nats-server: who asked for lame duck mode and then terminates, as Kubernetes does, wants it to finish.
-		default:
-			return errInterrupted
+		case p.hurry != nil && s == syscall.SIGINT:
+			// SIGTERM lets lame duck mode finish, as for nats-server: Kubernetes sends it after a hook has asked for that.
+			p.hurry()
 		}
 	case syscall.SIGUSR1:
 		p.reopen()
 	case syscall.SIGUSR2:
 		if p.ending == nil && p.started {
-			p.lameDuck = true
-			p.begin(p.letGo)
+			p.beginLameDuck()
 		}
 	case syscall.SIGHUP:
 		switch {
@@ -51,7 +50,6 @@ func (p *process) signal(s os.Signal, cancelStart context.CancelFunc) error {
 			p.reload = true
 		}
 	}
-	return nil
 }
 
 // signalCommands are the words of --signal, which are nats-server's.

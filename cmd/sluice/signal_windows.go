@@ -14,14 +14,12 @@ func processSignals() <-chan os.Signal {
 }
 
 // signal follows an interrupt; Windows has no others.
-func (p *process) signal(s os.Signal, cancelStart context.CancelFunc) error {
+func (p *process) signal(s os.Signal, cancelStart context.CancelFunc) {
 	p.trapped(s)
-	if p.ending != nil {
-		return errInterrupted
+	if p.ending == nil {
+		cancelStart()
+		p.begin(p.shutdown)
 	}
-	cancelStart()
-	p.begin(p.shutdown)
-	return nil
 }
 
 func sendSignal(string) error { return errors.New("--signal is not available on Windows") }

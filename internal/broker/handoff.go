@@ -1,6 +1,10 @@
 package broker
 
-import "github.com/sluicemq/sluice/internal/subject"
+import (
+	"slices"
+
+	"github.com/sluicemq/sluice/internal/subject"
+)
 
 // Flush hands over all that is staged. It returns a gate if a receiver is behind; see [Receiver].
 func (p *Publisher) Flush() (gate <-chan struct{}) {
@@ -97,7 +101,7 @@ func (p *Publisher) deliver(to Receiver, refs []Ref) (gate <-chan struct{}) {
 			p.batch.Refused = append(p.batch.Refused, ref)
 			continue
 		}
-		batch = append(batch, Delivery{Msg: p.msgs[ref.Msg].msg(), Sub: ref.Sub, From: p.opts.Origin})
+		batch = append(batch, Delivery{Msg: msgOf(&p.msgs[ref.Msg]), Sub: ref.Sub, From: p.opts.Origin})
 	}
 	if len(batch) == 0 {
 		return nil
@@ -162,10 +166,7 @@ func (p *Publisher) reroute() {
 // nothing.
 func (p *Publisher) rechoose(ref Ref) {
 	m := &p.msgs[ref.Msg]
-	to := m.To
-	if to == nil {
-		to = m.Subject
-	}
+	to := p.routedBy(ref.Msg)
 	p.space.index.Match(to, &p.result)
 	var candidates, inOrder []target // the second are the better ones
 	for i := range p.result.Queues {
@@ -195,6 +196,15 @@ func (p *Publisher) rechoose(ref Ref) {
 	p.insert(&candidates[p.choose(len(candidates))], ref.Msg)
 }
 
+// routedBy is the subject by which a message was matched.
+func (p *Publisher) routedBy(msg int) []byte {
+	i, found := slices.BinarySearchFunc(p.detours, msg, func(d detour, msg int) int { return d.msg - msg })
+	if found {
+		return p.detours[i].to
+	}
+	return p.msgs[msg].Subject
+}
+
 // insert adds a message to a stage at its place in the order.
 func (p *Publisher) insert(t *target, at int) {
 	p.add(t, at)
@@ -217,7 +227,7 @@ func (p *Publisher) reset() {
 	}
 	p.active = p.active[:0]
 	p.grouped, p.refused = false, nil
-	p.msgs = p.msgs[:0]
+	p.msgs, p.detours = p.msgs[:0], p.detours[:0]
 	p.staged = 0
 	p.batch.Msgs = nil
 	if len(p.stages) > p.limit {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 
+	"github.com/sluicemq/sluice/internal/proto"
 	"github.com/sluicemq/sluice/internal/subject"
 )
 
@@ -19,7 +20,7 @@ type PublisherOptions struct {
 	// Check judges a subject when it is first seen; its answer is Route.Verdict until subscriptions or permissions change.
 	Check func(subject []byte) uint8
 	// Lost is told of a message that was staged for queue groups only and found none of their members left.
-	Lost func(m *Staged)
+	Lost func(m *proto.Pub)
 }
 
 // Publisher publishes into a space. It is not safe for concurrent use: each goroutine has its own.
@@ -28,13 +29,15 @@ type Publisher struct {
 	opts   PublisherOptions
 	routes routes
 	last   *Route
-	spare  Route // for subjects that are not in the cache
+	epoch  uint64 // how often Refresh was called
+	spare  Route  // for subjects that are not in the cache
 	result subject.Result[*Subscription]
 
 	stages  map[Receiver]*stage
 	limit   int // of stages, before they are forgotten
 	active  []*stage
-	msgs    []Staged
+	msgs    []proto.Pub
+	detours []detour // for some of msgs, in order
 	staged  int
 	grouped bool                       // a message went to a queue group
 	refused map[*Subscription]struct{} // by receivers that are closing; of this chunk
@@ -76,16 +79,23 @@ func (p *Publisher) Publish(m Msg) (receivers int) { return p.PublishTo(m.Subjec
 // PublishTo is Publish for a message that goes to the subscribers of another subject than its own, as a consumer's
 // deliveries do.
 func (p *Publisher) PublishTo(to []byte, m Msg) (receivers int) {
+	p.Refresh()
 	r := p.Route(to)
 	if len(r.plain) == 0 && len(r.groups) == 0 {
 		return 0
 	}
-	return p.Stage(r, p.copy(to, m))
+	wire := p.copy(m)
+	if !bytes.Equal(to, m.Subject) {
+		start := len(p.arena)
+		p.arena = append(p.arena, to...)
+		p.detours = append(p.detours, detour{len(p.msgs), p.arena[start:]})
+	}
+	return p.Stage(r, &wire)
 }
 
-// copy puts a message into the arena in its staged form.
-func (p *Publisher) copy(to []byte, m Msg) Staged {
-	need := len(to) + len(m.Subject) + len(m.Reply) + len(m.Header) + len(m.Data) + 32
+// copy puts a message into the arena in the form that is staged.
+func (p *Publisher) copy(m Msg) proto.Pub {
+	need := len(m.Subject) + len(m.Reply) + len(m.Header) + len(m.Data) + 32
 	if cap(p.arena)-len(p.arena) < need {
 		// What is staged keeps the old arena alive.
 		p.arena = make([]byte, 0, max(need, min(2*cap(p.arena), 64<<10), 1<<10))
@@ -93,12 +103,7 @@ func (p *Publisher) copy(to []byte, m Msg) Staged {
 	a := p.arena
 	start := len(a)
 	a = append(a, m.Subject...)
-	s := Staged{Subject: a[start:len(a):len(a)], ReplyLen: int32(len(m.Reply)), HeaderLen: int32(len(m.Header))}
-	if !bytes.Equal(to, m.Subject) {
-		start = len(a)
-		a = append(a, to...)
-		s.To = a[start:len(a):len(a)]
-	}
+	s := proto.Pub{Subject: a[start:len(a):len(a)], ReplyLen: int32(len(m.Reply)), HeaderLen: int32(len(m.Header))}
 	start = len(a)
 	if len(m.Reply) > 0 {
 		a = append(a, m.Reply...)
@@ -119,12 +124,20 @@ func (p *Publisher) copy(to []byte, m Msg) Staged {
 	return s
 }
 
+// Refresh makes Route look whether what it remembers still holds. A connection calls it for every chunk, and where it
+// has subscribed itself: a subscription that somebody made while the chunk was being worked off counts from the next
+// chunk on, since whoever sent the chunk cannot have known of it.
+func (p *Publisher) Refresh() { p.epoch++ }
+
 // Route finds what a subject reaches. The route holds until the next call of Route.
 func (p *Publisher) Route(subj []byte) *Route {
-	policy := p.space.policy.Load()
-	if r := p.last; r != nil && bytes.Equal(r.subject, subj) && r.policy == policy && r.stamp.Holds() {
+	if r := p.last; r != nil && r.epoch == p.epoch && bytes.Equal(r.subject, subj) {
 		return r
 	}
+	return p.lookUp(subj)
+}
+
+func (p *Publisher) lookUp(subj []byte) *Route {
 	hash := subject.Hash(subj)
 	r := p.routes.find(hash, subj)
 	switch {
@@ -135,22 +148,23 @@ func (p *Publisher) Route(subj []byte) *Route {
 		r = &p.spare
 		r.subject = append(r.subject[:0], subj...)
 		p.fill(r)
-	case r.policy != policy || !r.stamp.Holds():
+	case r.epoch != p.epoch && (r.policy != p.space.policy.Load() || !r.stamp.Holds()):
 		p.fill(r)
 	}
+	r.epoch = p.epoch
 	p.last = r
 	return r
 }
 
 // Stage notes that a message takes a route, and reports how many receivers it has. Its slices must hold until the
 // hand-off.
-func (p *Publisher) Stage(r *Route, m Staged) (receivers int) {
+func (p *Publisher) Stage(r *Route, m *proto.Pub) (receivers int) {
 	n := len(r.plain) + len(r.groups)
 	if n == 0 {
 		return 0
 	}
 	at := len(p.msgs)
-	p.msgs = append(p.msgs, m)
+	p.msgs = append(p.msgs, *m)
 	for i := range r.plain {
 		p.add(&r.plain[i], at)
 	}

@@ -15,6 +15,7 @@ type Route struct {
 	hash    uint64
 	stamp   subject.Stamp // whether the subscriptions are still the same
 	policy  uint64
+	epoch   uint64 // the publisher's, when it was last found to hold
 	plain   []target
 	groups  []group
 }

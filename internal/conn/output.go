@@ -96,7 +96,7 @@ func (c *Conn) Remaining(sub *broker.Subscription) uint64 {
 func (c *Conn) Deliver([]broker.Delivery) (gate <-chan struct{}) { return nil }
 
 // writeMsg appends a message, and gives the size of its header and payload. mu is held.
-func (c *Conn) writeMsg(sub *broker.Subscription, m *broker.Staged) int64 {
+func (c *Conn) writeMsg(sub *broker.Subscription, m *proto.Pub) int64 {
 	verb := "MSG "
 	if m.HeaderLen > 0 {
 		if !c.headers {
@@ -127,7 +127,7 @@ func (c *Conn) writeMsg(sub *broker.Subscription, m *broker.Staged) int64 {
 }
 
 // writeStripped is for a client that does not understand headers: it gets the payload alone.
-func (c *Conn) writeStripped(sub *broker.Subscription, m *broker.Staged) int64 {
+func (c *Conn) writeStripped(sub *broker.Subscription, m *proto.Pub) int64 {
 	data, tag := m.Data(), sub.Tag()
 	n := 4 + len(m.Subject) + len(tag) + int(m.ReplyLen) + 1 + 20
 	b := c.room(n)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/proto"
 	"github.com/sluicemq/sluice/internal/subject"
 )
@@ -16,6 +15,9 @@ type tally struct{ msgs, bytes, subs int64 }
 func (c *Conn) process() bool {
 	var t tally
 	c.parser.MaxPayload = int(c.maxPayload.Load())
+	if c.pub != nil {
+		c.pub.Refresh()
+	}
 	open := c.operations(&t)
 	c.flush()
 	if t.msgs > 0 {
@@ -57,6 +59,9 @@ func (c *Conn) operations(t *tally) bool {
 		c.flush()
 		if !c.control(op, t) {
 			return false
+		}
+		if c.pub != nil {
+			c.pub.Refresh()
 		}
 	}
 }
@@ -115,14 +120,7 @@ func (c *Conn) publish(pub *proto.Pub) {
 		c.flush()
 		c.sendOK()
 	}
-	n := p.Stage(route, broker.Staged{
-		Subject:   pub.Subject,
-		Wire:      pub.Wire,
-		ReplyLen:  int32(pub.ReplyLen),
-		HeaderLen: int32(pub.HeaderLen),
-		DataOff:   int32(pub.DataOff),
-	})
-	if n == 0 && pub.ReplyLen > 0 && !c.no503 {
+	if p.Stage(route, pub) == 0 && pub.ReplyLen > 0 && !c.no503 {
 		c.noResponders(pub.Subject, pub.Reply())
 	}
 }

@@ -88,7 +88,7 @@ func (c *Conn) replyViolation(reply []byte) {
 }
 
 // lost is told of a message whose receivers all went before it was handed over.
-func (c *Conn) lost(m *broker.Staged) {
+func (c *Conn) lost(m *proto.Pub) {
 	if m.ReplyLen > 0 && !c.no503 {
 		c.answerNoResponders(m.Subject, m.Reply())
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,14 +23,7 @@ import (
 // compares every status, every acknowledgement subject and the numbers of the consumer info. It needs the server's
 // binary: in SLUICE_NATS_SERVER, or nats-server on the path.
 func TestReference(t *testing.T) {
-	binary := os.Getenv("SLUICE_NATS_SERVER")
-	if binary == "" {
-		binary, _ = exec.LookPath("nats-server")
-	}
-	if binary == "" || testing.Short() {
-		t.Skip("no nats-server, or a short run")
-	}
-	addr := startReference(t, binary)
+	addr := startReference(t, referenceBinary(t))
 	files, _ := filepath.Glob("testdata/reference/*.txt")
 	if len(files) == 0 {
 		t.Fatal("no scripts")
@@ -56,6 +50,17 @@ func TestReference(t *testing.T) {
 			}
 		})
 	}
+}
+
+func referenceBinary(t *testing.T) string {
+	binary := os.Getenv("SLUICE_NATS_SERVER")
+	if binary == "" {
+		binary, _ = exec.LookPath("nats-server")
+	}
+	if binary == "" || testing.Short() {
+		t.Skip("no nats-server, or a short run")
+	}
+	return binary
 }
 
 // startReference runs a server until the test ends.
@@ -90,6 +95,7 @@ type reference struct {
 	lines   []string
 	answers map[string]string // by reply subject of requests
 	next    int
+	flow    string   // reply subject of the last flow control message
 	subs    []string // subject by subscription id, less 2
 }
 
@@ -121,9 +127,9 @@ func (r *reference) pub(subj, reply, body string) {
 func (r *reference) listen(name string) string {
 	if !slices.Contains(r.subs, name) {
 		r.subs = append(r.subs, name)
-		r.send(fmt.Sprintf("SUB A.%s %d\r\n", name, len(r.subs)+1))
+		r.send(fmt.Sprintf("SUB %s %d\r\n", name, len(r.subs)+1))
 	}
-	return "A." + name
+	return name
 }
 
 // request waits for an answer.
@@ -179,10 +185,16 @@ func (r *reference) read() {
 		r.lines = append(r.lines, fmt.Sprintf("%s <- message %d, consumer sequence %d, delivery %d, %d pending\n", to, a.StreamSeq, a.ConsumerSeq, a.Deliveries, a.Pending))
 		return
 	}
+	if reply != "" {
+		r.flow = reply
+	}
 	r.lines = append(r.lines, statusText(to, string(raw[:header])))
 }
 
+var flowID = regexp.MustCompile(`(\$JS\.FC\.S\.C\.)\w{4}`)
+
 func statusText(to, header string) string {
+	header = flowID.ReplaceAllString(header, "${1}*")
 	return fmt.Sprintf("%s <- %s\n", to, strings.Join(strings.Split(strings.TrimSuffix(strings.TrimPrefix(header, "NATS/1.0 "), "\r\n\r\n"), "\r\n"), " | "))
 }
 
@@ -193,9 +205,6 @@ func (r *reference) command(line string, ours *scenario) []string {
 	switch words[0] {
 	case "create", "update":
 		cfg := ours.cfg
-		if cfg.DeliverSubject != "" {
-			cfg.DeliverSubject = "A." + cfg.DeliverSubject
-		}
 		if words[0] == "create" {
 			r.request("$JS.API.CONSUMER.DELETE.S.C", "")
 		}
@@ -217,7 +226,6 @@ func (r *reference) command(line string, ours *scenario) []string {
 			r.request(words[1], strings.Repeat("x", size))
 		}
 	case "pull":
-		// Reply subjects have the same length here and there, since they count for nothing but are seen.
 		r.pub("$JS.API.CONSUMER.MSG.NEXT.S.C", r.listen(words[1]), ours.lastPull)
 	case "ack", "nak", "term", "wpi":
 		seq, _ := strconv.ParseUint(words[1], 10, 64)
@@ -231,7 +239,14 @@ func (r *reference) command(line string, ours *scenario) []string {
 		seq, _ := strconv.ParseUint(words[1], 10, 64)
 		r.pub(r.acks[seq], r.listen(words[2]), ours.lastAnswer)
 	case "interest":
-		r.listen(ours.cfg.DeliverSubject)
+		if words[1] == "on" {
+			r.listen(ours.cfg.DeliverSubject)
+		} else if i := slices.Index(r.subs, ours.cfg.DeliverSubject); i >= 0 {
+			r.subs[i] = ""
+			r.send(fmt.Sprintf("UNSUB %d\r\n", i+2))
+		}
+	case "flow":
+		r.pub(r.flow, "", "")
 	case "advance":
 		d, _ := time.ParseDuration(words[1])
 		time.Sleep(d) // a real server's time passes no faster

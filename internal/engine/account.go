@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicemq/sluice/internal/account"
 	"github.com/sluicemq/sluice/internal/broker"
+	"github.com/sluicemq/sluice/internal/consumer"
 	"github.com/sluicemq/sluice/internal/jserr"
 	"github.com/sluicemq/sluice/internal/record"
 	"github.com/sluicemq/sluice/internal/stream"
@@ -91,7 +92,20 @@ func (a *Account) list() []*Stream {
 // checkLimits are what the checks of a configuration need to know of the account.
 func (a *Account) checkLimits() stream.Limits {
 	l := a.Limits()
-	return stream.Limits{MaxBytesRequired: l.MaxBytesRequired, MemoryMaxStreamBytes: l.MemoryMaxStreamBytes, StoreMaxStreamBytes: l.StoreMaxStreamBytes}
+	return stream.Limits{
+		MaxBytesRequired: l.MaxBytesRequired, Duplicates: a.engine.opts.Limits.DuplicateWindow,
+		MemoryMaxStreamBytes: l.MemoryMaxStreamBytes, StoreMaxStreamBytes: l.StoreMaxStreamBytes, Settles: true,
+	}
+}
+
+// consumerLimits are the tighter of the account's and the server's.
+func (a *Account) consumerLimits() consumer.Limits {
+	server := a.engine.opts.Limits
+	l := consumer.Limits{MaxAckPending: server.MaxAckPending, MaxRequestBatch: server.MaxRequestBatch}
+	if own := a.Limits().MaxAckPending; own > 0 && (l.MaxAckPending <= 0 || own < l.MaxAckPending) {
+		l.MaxAckPending = own
+	}
+	return l
 }
 
 // CreateStream creates a stream and returns it once its record is committed. Creating the same stream with the same
@@ -102,6 +116,15 @@ func (a *Account) CreateStream(ctx context.Context, asked api.StreamConfig, peda
 		return nil, err
 	}
 	s, isNew, err := a.reserve(cfg)
+	for err == nil && !isNew && !s.isUp() {
+		// Somebody else is creating it.
+		select {
+		case <-s.up:
+			s, isNew, err = a.reserve(cfg)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	if err != nil || !isNew {
 		return s, err
 	}
@@ -109,7 +132,7 @@ func (a *Account) CreateStream(ctx context.Context, asked api.StreamConfig, peda
 	body := record.StreamConfigBody{Account: a.name, Created: s.created, Config: cfg}
 	err = s.doCommitted(ctx, func() (*entry, error) { return s.configEntry(body) })
 	if err == nil {
-		err = s.subscribe(cfg.Subjects)
+		err = s.subscribe(cfg)
 	}
 	if err != nil {
 		a.forget(s)
@@ -121,13 +144,13 @@ func (a *Account) CreateStream(ctx context.Context, asked api.StreamConfig, peda
 	return s, nil
 }
 
-// reserve makes a stream under its name, unless there is one already. What another stream may collide with is held
+// reserve makes a stream under its name, unless there is one already, which may not be up yet. What another stream may collide with is held
 // from here on, though the stream is not up yet.
 func (a *Account) reserve(cfg api.StreamConfig) (s *Stream, isNew bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if s := a.streams[cfg.Name]; s != nil {
-		if s.isUp() && stream.Identical(s.Config(), cfg) {
+		if stream.Identical(s.Config(), cfg) {
 			return s, false, nil
 		}
 		return nil, false, jserr.New(jserr.StreamNameExist)

@@ -32,7 +32,7 @@ func (s *Stream) CreateConsumer(ctx context.Context, ask api.JSApiConsumerCreate
 	if err != nil {
 		return info, consumerError(err)
 	}
-	err = s.do(ctx, func() { info = s.consumerInfo(c) })
+	err = s.do(func() { info = s.consumerInfo(c) })
 	return info, consumerError(err)
 }
 
@@ -46,8 +46,7 @@ func consumerError(err error) error {
 
 // createConsumer decides on a request. The entry is nil when there is nothing to commit.
 func (s *Stream) createConsumer(ask api.JSApiConsumerCreateRequest) (*Consumer, *entry, error) {
-	limits := s.account.Limits()
-	cfg, err := consumer.CheckConfig(ask.Config, s.Config(), consumer.Limits{MaxAckPending: limits.MaxAckPending}, ask.Pedantic)
+	cfg, err := consumer.CheckConfig(ask.Config, s.Config(), s.account.consumerLimits(), ask.Pedantic)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -95,6 +94,9 @@ func (s *Stream) checkWorkQueue(cfg *api.ConsumerConfig, except *Consumer) error
 func (s *Stream) addConsumer(name string, cfg api.ConsumerConfig) (*Consumer, *entry, error) {
 	limits := s.account.Limits()
 	most := s.Config().MaxConsumers
+	if most <= 0 {
+		most = s.engine.opts.Limits.MaxConsumers
+	}
 	if limits.MaxConsumers > 0 && (most <= 0 || limits.MaxConsumers < most) {
 		most = limits.MaxConsumers
 	}
@@ -278,6 +280,9 @@ func (c *Consumer) deleted() {
 	c.changed(c.stream.now)
 	c.gone = true
 	c.stream.forgetConsumer(c)
+	if !c.stream.ended {
+		c.stream.settleAll(c.filter)
+	}
 }
 
 func (s *Stream) forgetConsumer(c *Consumer) {
@@ -327,15 +332,15 @@ func (s *Stream) dropInactive(c *Consumer) {
 }
 
 // ConsumerNames lists the consumers by name.
-func (s *Stream) ConsumerNames(ctx context.Context) (names []string, err error) {
-	err = s.do(ctx, func() { names = slices.Sorted(maps.Keys(s.consumers)) })
+func (s *Stream) ConsumerNames() (names []string, err error) {
+	err = s.do(func() { names = slices.Sorted(maps.Keys(s.consumers)) })
 	return names, consumerError(err)
 }
 
 // ConsumerInfo tells how a consumer stands.
-func (s *Stream) ConsumerInfo(ctx context.Context, name string) (info api.ConsumerInfo, err error) {
+func (s *Stream) ConsumerInfo(name string) (info api.ConsumerInfo, err error) {
 	found := false
-	err = s.do(ctx, func() {
+	err = s.do(func() {
 		if c := s.consumers[name]; c != nil {
 			info, found = s.consumerInfo(c), true
 		}

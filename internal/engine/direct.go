@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -39,7 +40,10 @@ func (s *Stream) directGet(m *broker.Msg) {
 	} else if len(m.Data) == 0 {
 		s.directStatus(reply, directEmptyRequest)
 		return
-	} else if err := json.Unmarshal(m.Data, &ask); err != nil || !validDirect(&ask) {
+	} else if err := json.Unmarshal(m.Data, &ask); err == nil && reflect.ValueOf(ask).IsZero() {
+		s.directStatus(reply, directEmptyRequest)
+		return
+	} else if err != nil || !validDirect(&ask) {
 		s.directStatus(reply, directBadRequest)
 		return
 	}

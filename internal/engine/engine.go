@@ -40,8 +40,17 @@ type Options struct {
 	ProgressWindow time.Duration
 	// MaxMemory and MaxStore bound the bytes of all streams of a storage kind; -1 or 0: no limit.
 	MaxMemory, MaxStore int64
+	Limits              Limits
 	// Lost is called once, when the log is fenced or its outcome cannot be known: the node has to stop.
 	Lost func(error)
+}
+
+// Limits bound single streams and consumers on this server; 0 means no bound.
+type Limits struct {
+	MaxAckPending   int           // of a consumer
+	MaxRequestBatch int           // messages of one pull
+	DuplicateWindow time.Duration // of a stream
+	MaxConsumers    int           // of a stream that names no bound itself
 }
 
 func (o *Options) setDefaults() {

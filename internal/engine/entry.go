@@ -99,6 +99,9 @@ func (s *Stream) seal() {
 	}
 	s.building = nil
 	s.lastChunkBytes = len(e.Data)
+	if spare := cap(e.Data) - len(e.Data); spare > len(e.Data)/4 {
+		e.Data = append(make([]byte, 0, len(e.Data)), e.Data...)
+	}
 	c := e.chunk
 	c.bytes = len(e.Data)
 	c.data.Store(&e.Data)

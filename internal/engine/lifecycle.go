@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +68,7 @@ func (e *Engine) newStream(a *Account, id record.StreamID, cfg api.StreamConfig,
 		state:     state,
 		now:       time.Now(),
 		pub:       a.space.NewPublisher(),
+		subs:      map[string]*broker.Subscription{},
 		consumers: map[string]*Consumer{},
 		waiting:   map[*chunk][]func(error){},
 	}
@@ -86,6 +86,7 @@ func (e *Engine) newStream(a *Account, id record.StreamID, cfg api.StreamConfig,
 func (s *Stream) configured(cfg api.StreamConfig) {
 	s.facts.config.Store(&cfg)
 	s.noAck = cfg.NoAck
+	s.interestOnly = cfg.Retention == api.InterestPolicy
 	s.asyncPersist = cfg.PersistMode == api.AsyncPersistMode
 	s.ackPrefix = fmt.Appendf(nil, `{"stream":%q,`, cfg.Name)
 	if d := s.engine.opts.Domain; d != "" {
@@ -125,7 +126,6 @@ func (s *Stream) update(ctx context.Context, cfg api.StreamConfig) error {
 
 // reconfigure applies a committed configuration.
 func (s *Stream) reconfigure(cfg api.StreamConfig) {
-	old := s.Config()
 	s.effects.Reset()
 	if err := s.state.UpdateConfig(cfg, &s.effects); err != nil {
 		s.fail(err) // CheckUpdate allowed it
@@ -133,11 +133,8 @@ func (s *Stream) reconfigure(cfg api.StreamConfig) {
 	}
 	s.configured(cfg)
 	s.spread()
-	if !slices.Equal(old.Subjects, cfg.Subjects) || old.AllowDirect != cfg.AllowDirect {
-		s.unsubscribe()
-		if err := s.subscribe(cfg.Subjects); err != nil {
-			s.engine.opts.Logger.Error("subscribing to a stream's subjects", "stream", s.name, "error", err)
-		}
+	if err := s.subscribe(cfg); err != nil {
+		s.engine.opts.Logger.Error("subscribing to a stream's subjects", "stream", s.name, "error", err)
 	}
 }
 
@@ -153,30 +150,41 @@ func (r *receiver) Deliver(batch []broker.Delivery) <-chan struct{} {
 	return r.stream.inbox.deliver(r.kind, r.consumer, batch)
 }
 
-// subscribe listens on the stream's subjects, on acknowledgements and on direct gets.
-func (s *Stream) subscribe(subjects []string) error {
+// subscribe listens on the stream's subjects, on acknowledgements and on direct gets. Called again after a change of
+// configuration, it keeps what stays, so that nothing is missed meanwhile.
+func (s *Stream) subscribe(cfg api.StreamConfig) error {
 	publishes := &receiver{stream: s, kind: letterPublish}
 	acks := &receiver{stream: s, kind: letterAck}
 	direct := &receiver{stream: s, kind: letterDirect}
-	want := map[string]broker.Receiver{}
-	for _, subj := range subjects {
+	want := map[string]broker.Receiver{
+		"$JS.ACK." + s.name + ".>":     acks,
+		"$JS.ACK.*.*." + s.name + ".>": acks,
+		"$JS.FC." + s.name + ".>":      &receiver{stream: s, kind: letterFlow},
+	}
+	for _, subj := range cfg.Subjects {
 		want[subj] = publishes
 	}
-	want["$JS.ACK."+s.name+".>"] = acks
-	want["$JS.ACK.*.*."+s.name+".>"] = acks
-	want["$JS.FC."+s.name+".>"] = &receiver{stream: s, kind: letterFlow}
-	if s.Config().AllowDirect {
+	if cfg.AllowDirect {
 		want["$JS.API.DIRECT.GET."+s.name] = direct
 		want["$JS.API.DIRECT.GET."+s.name+".>"] = direct
 	}
 	s.subsMu.Lock()
 	defer s.subsMu.Unlock()
 	for subj, to := range want {
+		if s.subs[subj] != nil {
+			continue
+		}
 		sub, err := s.account.space.Subscribe(subj, "", to)
 		if err != nil {
 			return fmt.Errorf("engine: stream %s: subscribing to %s: %w", s.name, subj, err)
 		}
-		s.subs = append(s.subs, sub)
+		s.subs[subj] = sub
+	}
+	for subj, sub := range s.subs {
+		if want[subj] == nil {
+			s.account.space.Unsubscribe(sub)
+			delete(s.subs, subj)
+		}
 	}
 	return nil
 }
@@ -187,19 +195,20 @@ func (s *Stream) unsubscribe() {
 	for _, sub := range s.subs {
 		s.account.space.Unsubscribe(sub)
 	}
-	s.subs = nil
+	clear(s.subs)
 }
 
 // start sets a recovered stream going.
 func (s *Stream) start() error {
 	go s.run()
-	if err := s.subscribe(s.Config().Subjects); err != nil {
+	if err := s.subscribe(s.Config()); err != nil {
 		return err
 	}
 	s.inbox.command(func() {
 		for _, c := range s.consumers {
 			c.start()
 		}
+		s.settleAll(nil)
 	})
 	s.markUp()
 	return nil
@@ -223,10 +232,13 @@ func (s *Stream) finish() {
 		s.ended = true
 		return
 	}
+	ended := func(error) { s.ended = true }
 	if e.Records == 0 {
-		e = s.lastOut()
+		last := s.lastOut()
+		last.then = append(last.then, ended)
+		return
 	}
-	e.then = append(e.then, func(error) { s.ended = true })
+	e.then = append(e.then, ended)
 	s.write(e)
 }
 

@@ -21,14 +21,14 @@ type Info struct {
 }
 
 // Info tells how the stream stands.
-func (s *Stream) Info(ctx context.Context, ask api.JSApiStreamInfoRequest) (info Info, err error) {
+func (s *Stream) Info(ask api.JSApiStreamInfoRequest) (info Info, err error) {
 	var filter *stream.Filter
 	if ask.SubjectsFilter != "" {
 		if filter, err = stream.CompileFilter(ask.SubjectsFilter); err != nil {
 			return info, jserr.New(jserr.BadRequest)
 		}
 	}
-	err = s.do(ctx, func() {
+	err = s.do(func() {
 		info = s.info()
 		if ask.DeletedDetails {
 			info.State.Deleted = s.deletedSeqs()
@@ -103,7 +103,10 @@ func (s *Stream) Purge(ctx context.Context, p PurgeRequest) (purged uint64, err 
 		})
 		return e, nil
 	})
-	return purged, consumerError(err)
+	if err != nil {
+		return 0, consumerError(err) // it may still be under way
+	}
+	return purged, nil
 }
 
 // DeleteMessage removes one message; it stays removed when this returns.

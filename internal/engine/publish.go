@@ -42,6 +42,26 @@ func (s *Stream) mayAccept() bool {
 	return s.failed == nil && len(s.unsent) == 0 && s.inFlightBytes < maxInFlightBytes
 }
 
+// A store that takes nothing is waited for; publishes that are held back meanwhile are refused after stallPatience, so
+// that their senders hear of it rather than time out.
+const (
+	stallPatience = 4 * time.Second
+	stallCheck    = 250 * time.Millisecond
+)
+
+// refuseStalled answers the publishes that are held back because the store has been in trouble for too long.
+func (s *Stream) refuseStalled() {
+	bag := &s.mail.publishes
+	if s.nextPublish >= len(bag.letters) || s.failed == nil && s.log.Stalled() < stallPatience {
+		return
+	}
+	for ; s.nextPublish < len(bag.letters); s.nextPublish++ {
+		m := bag.msg(&bag.letters[s.nextPublish])
+		s.refuse(m.Reply, jserr.New(jserr.StreamStoreFailed, "err", "the store does not answer"))
+	}
+	s.heldBytes = 0
+}
+
 // publish checks one message and makes it part of the chunk that is being built.
 func (s *Stream) publish(m *broker.Msg, now time.Time) {
 	acc, err := s.state.Accept(stream.Publish{Subject: m.Subject, Header: m.Header, Reply: m.Reply, Size: len(m.Data)}, now)
@@ -169,6 +189,9 @@ func (s *Stream) applyMessage(m *record.StoredMessage) {
 	}
 	s.visible(m)
 	s.spread()
+	if s.interestOnly && len(s.interested.in(m.Subject)) == 0 {
+		s.letGo(m.Seq, m.Subject)
+	}
 	if len(s.effects.Republish.Subject) > 0 {
 		s.republish(m, &s.effects.Republish)
 	}

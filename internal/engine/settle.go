@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/jsm.go/api"
 
 	"github.com/sluicemq/sluice/internal/record"
+	"github.com/sluicemq/sluice/internal/stream"
 )
 
 // Work-queue and interest retention let a message go when it is settled: acknowledged or terminated by its consumer, or
@@ -15,28 +16,54 @@ import (
 // settle notes that a consumer needs messages no more.
 func (s *Stream) settle(seqs []uint64) {
 	for _, seq := range seqs {
-		if s.mayGo(seq) {
-			s.settled = append(s.settled, seq)
+		if m, ok := s.state.Meta(seq); ok {
+			s.letGo(seq, m.Subject)
 		}
 	}
-	if len(s.settled) > 0 && s.progressAt.IsZero() {
+}
+
+// letGo notes that a message is settled, if retention has no use for it any more.
+func (s *Stream) letGo(seq uint64, subject []byte) {
+	if s.Config().Retention != api.WorkQueuePolicy && s.wanted(seq, subject) {
+		return
+	}
+	s.settled = append(s.settled, seq)
+	if s.progressAt.IsZero() {
 		s.progressAt = s.now.Add(s.engine.opts.ProgressWindow)
 	}
 }
 
-// mayGo reports whether retention has no use for a message any more.
-func (s *Stream) mayGo(seq uint64) bool {
-	m, ok := s.state.Meta(seq)
-	if !ok {
-		return false
-	}
+// wanted reports whether a consumer still needs a message.
+func (s *Stream) wanted(seq uint64, subject []byte) bool {
+	return slices.ContainsFunc(s.interested.in(subject), func(c *Consumer) bool { return c.machine.NeedsAck(seq) })
+}
+
+// settleAll looks for messages that nobody needs any more: after a start, since a crash may have kept a consumer's
+// progress and lost what followed from it, and when a consumer is gone. filter nil looks at all.
+func (s *Stream) settleAll(filter *stream.Filter) {
 	switch s.Config().Retention {
-	case api.WorkQueuePolicy:
-		return true
 	case api.InterestPolicy:
-		return !slices.ContainsFunc(s.interested.in(m.Subject), func(c *Consumer) bool { return c.machine.NeedsAck(seq) })
+	case api.WorkQueuePolicy:
+		if len(s.consumers) == 0 {
+			return
+		}
+	default:
+		return
 	}
-	return false
+	for from := uint64(0); ; {
+		m, ok := s.state.Next(filter, from)
+		if !ok {
+			return
+		}
+		from = m.Seq + 1
+		// In a work queue a message that no consumer's filter passes waits for one to come.
+		if s.Config().Retention == api.WorkQueuePolicy && len(s.interested.in(m.Subject)) == 0 {
+			continue
+		}
+		if !s.wanted(m.Seq, m.Subject) {
+			s.settled = append(s.settled, m.Seq)
+		}
+	}
 }
 
 // appendSettled adds the record of the messages that are settled and still there, and what is to happen once it is

@@ -19,6 +19,8 @@ import (
 type Log interface {
 	ID() wal.LogID
 	Append(e *wal.Entry) error
+	// Stalled is for how long the store has failed to take the oldest batch.
+	Stalled() time.Duration
 }
 
 // Stream runs one stream. A goroutine owns the state machine, the consumers and the tail; everybody else reaches it
@@ -39,8 +41,8 @@ type Stream struct {
 	done    chan struct{} // closed when the owner has ended
 	facts
 
-	subsMu sync.Mutex // guards subs
-	subs   []*broker.Subscription
+	subsMu sync.Mutex                      // guards subs
+	subs   map[string]*broker.Subscription // by subject
 
 	// What follows belongs to the owner.
 	state        *stream.State
@@ -61,10 +63,11 @@ type Stream struct {
 	timers       timerHeap
 	asyncPersist bool
 	noAck        bool
+	interestOnly bool // interest retention: what no consumer wants is not kept
 	ackPrefix    []byte
 	scratch, to  []byte
 	progress     []byte // scratch
-	failed       error // the log is lost: nothing is acknowledged any more
+	failed       error  // the log is lost: nothing is acknowledged any more
 	ended        bool
 
 	mail           delivery
@@ -143,12 +146,18 @@ func (s *Stream) idleFor(now time.Time) time.Duration {
 	if len(s.unsent) > 0 {
 		earlier(now.Add(retryFull))
 	}
+	if s.nextPublish < len(s.mail.publishes.letters) {
+		earlier(now.Add(stallCheck))
+	}
 	return max(next.Sub(now), 0)
 }
 
 // turn works off what waits.
 func (s *Stream) turn(now time.Time) {
 	s.now = now
+	if s.gate != nil && !now.Before(s.gateUntil) {
+		s.gate = nil
+	}
 	s.sendUnsent()
 	if s.nextPublish >= len(s.mail.publishes.letters) {
 		s.inbox.take(&s.mail, true, 0)
@@ -170,6 +179,7 @@ func (s *Stream) turn(now time.Time) {
 		s.refuse(reply, jserr.New(jserr.StreamTooManyRequests))
 	}
 	s.publishWaiting(now)
+	s.refuseStalled()
 	s.expire()
 	s.runTimers(now)
 	s.deliver(now)
@@ -187,22 +197,15 @@ func (s *Stream) fail(err error) {
 	}
 }
 
-// do runs f on the owner and waits for it.
-func (s *Stream) do(ctx context.Context, f func()) error {
+// do runs f on the owner and waits for it. The owner waits for nothing, so this is a matter of its turn.
+func (s *Stream) do(f func()) error {
 	ran := make(chan struct{})
 	if !s.inbox.command(func() { f(); close(ran) }) {
 		return errStreamEnded
 	}
-	return s.await(ctx, ran)
-}
-
-// await waits for a command that was queued.
-func (s *Stream) await(ctx context.Context, ran <-chan struct{}) error {
 	select {
 	case <-ran:
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	case <-s.done:
 		select {
 		case <-ran:

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"context"
-
 	"github.com/nats-io/jsm.go/api"
 )
 
@@ -18,14 +16,11 @@ type Usage struct {
 }
 
 // Usage adds up the account's streams.
-func (a *Account) Usage(ctx context.Context) (u Usage, err error) {
+func (a *Account) Usage() (u Usage) {
 	for _, s := range a.Streams("") {
 		var bytes, msgs uint64
 		var consumers int
-		if s.do(ctx, func() { bytes, msgs, consumers = s.state.Bytes(), s.state.Msgs(), len(s.consumers) }) != nil {
-			if ctx.Err() != nil {
-				return u, ctx.Err()
-			}
+		if s.do(func() { bytes, msgs, consumers = s.state.Bytes(), s.state.Msgs(), len(s.consumers) }) != nil {
 			continue // deleted meanwhile
 		}
 		cfg := s.Config()
@@ -39,5 +34,5 @@ func (a *Account) Usage(ctx context.Context) (u Usage, err error) {
 		u.Consumers += consumers
 		u.Messages += msgs
 	}
-	return u, nil
+	return u
 }

@@ -9,14 +9,11 @@ import (
 	"github.com/sluicemq/sluice/internal/version"
 )
 
-func accountInfo(ctx context.Context, r *request) (any, error) {
+func accountInfo(_ context.Context, r *request) (any, error) {
 	if err := r.noBody(); err != nil {
 		return nil, err
 	}
-	use, err := r.account.Usage(ctx)
-	if err != nil {
-		return nil, err
-	}
+	use := r.account.Usage()
 	total, failed := r.service.Totals()
 	return struct {
 		head

@@ -90,7 +90,7 @@ func infoAnswer(kind string, i api.ConsumerInfo) consumerAnswer {
 	return consumerAnswer{head{Type: schema + kind}, toConsumerInfo(i)}
 }
 
-func consumerNames(ctx context.Context, r *request) (any, error) {
+func consumerNames(_ context.Context, r *request) (any, error) {
 	var ask api.JSApiConsumerNamesRequest
 	if err := r.decode(&ask); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func consumerNames(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.ConsumerNames(ctx)
+	all, err := s.ConsumerNames()
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func consumerNames(ctx context.Context, r *request) (any, error) {
 	}{head{Type: schema + "consumer_names_response"}, p, names}, nil
 }
 
-func consumerList(ctx context.Context, r *request) (any, error) {
+func consumerList(_ context.Context, r *request) (any, error) {
 	var ask api.JSApiConsumerListRequest
 	if err := r.decode(&ask); err != nil {
 		return nil, err
@@ -120,14 +120,14 @@ func consumerList(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := s.ConsumerNames(ctx)
+	names, err := s.ConsumerNames()
 	if err != nil {
 		return nil, err
 	}
 	names, p := cut(names, ask.Offset, listPage)
 	infos := make([]consumerInfo, 0, len(names))
 	for _, name := range names {
-		info, err := s.ConsumerInfo(ctx, name)
+		info, err := s.ConsumerInfo(name)
 		if err != nil {
 			continue // deleted meanwhile
 		}
@@ -140,7 +140,7 @@ func consumerList(ctx context.Context, r *request) (any, error) {
 	}{head{Type: schema + "consumer_list_response"}, p, infos}, nil
 }
 
-func consumerInfoGet(ctx context.Context, r *request) (any, error) {
+func consumerInfoGet(_ context.Context, r *request) (any, error) {
 	if err := r.noBody(); err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func consumerInfoGet(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.ConsumerInfo(ctx, r.name(5))
+	info, err := s.ConsumerInfo(r.name(5))
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ type Service struct {
 	running sync.WaitGroup
 
 	mu       sync.Mutex // guards attached
-	attached map[*broker.Space][]*broker.Subscription
+	attached map[*broker.Space]*attachment
 }
 
 // New makes a service that is attached nowhere.
@@ -62,43 +62,60 @@ func New(opts Options) (*Service, error) {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Service{engine: opts.Engine, log: opts.Logger, ctx: ctx, cancel: cancel, attached: map[*broker.Space][]*broker.Subscription{}}, nil
+	return &Service{engine: opts.Engine, log: opts.Logger, ctx: ctx, cancel: cancel, attached: map[*broker.Space]*attachment{}}, nil
 }
 
 // Totals counts the requests so far, and those that were answered with an error.
 func (s *Service) Totals() (requests, errors uint64) { return s.total.Load(), s.failed.Load() }
 
 // Attach answers the API in an account.
-func (s *Service) Attach(a *engine.Account) error {
+func (s *Service) Attach(a *engine.Account) error { return s.attach(a.Space(), a) }
+
+// AttachDisabled answers in an account that has no JetStream, with the error that says so.
+func (s *Service) AttachDisabled(space *broker.Space) error { return s.attach(space, nil) }
+
+func (s *Service) attach(space *broker.Space, a *engine.Account) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.attached[a.Space()] != nil {
+	old := s.attached[space]
+	if old != nil && old.account == a {
 		return nil
 	}
-	var subs []*broker.Subscription
+	at := &attachment{account: a}
 	for _, f := range families {
-		sub, err := a.Space().Subscribe(f.subject, "", &family{service: s, account: a, route: f})
+		sub, err := space.Subscribe(f.subject, "", &family{service: s, space: space, account: a, route: f})
 		if err != nil {
-			for _, sub := range subs {
-				a.Space().Unsubscribe(sub)
-			}
+			at.end(space)
 			return fmt.Errorf("jsapi: subscribing to %s: %w", f.subject, err)
 		}
-		subs = append(subs, sub)
+		at.subs = append(at.subs, sub)
 	}
-	s.attached[a.Space()] = subs
+	if old != nil {
+		old.end(space)
+	}
+	s.attached[space] = at
 	return nil
+}
+
+// attachment is the service's part in an account.
+type attachment struct {
+	account *engine.Account // nil: JetStream is off there
+	subs    []*broker.Subscription
+}
+
+func (a *attachment) end(space *broker.Space) {
+	for _, sub := range a.subs {
+		space.Unsubscribe(sub)
+	}
 }
 
 // Close takes no more requests and waits for those that are being answered.
 func (s *Service) Close() {
 	s.mu.Lock()
-	for space, subs := range s.attached {
-		for _, sub := range subs {
-			space.Unsubscribe(sub)
-		}
+	for space, at := range s.attached {
+		at.end(space)
 	}
-	s.attached = map[*broker.Space][]*broker.Subscription{}
+	clear(s.attached)
 	s.mu.Unlock()
 	s.cancel()
 	s.running.Wait()
@@ -159,7 +176,8 @@ func (r *request) noBody() error {
 // family receives the requests of one route in one account.
 type family struct {
 	service *Service
-	account *engine.Account
+	space   *broker.Space
+	account *engine.Account // nil: JetStream is off there
 	route   route
 }
 
@@ -171,6 +189,10 @@ func (f *family) Deliver(batch []broker.Delivery) <-chan struct{} {
 			continue
 		}
 		reply := append([]byte(nil), d.Reply...)
+		if f.account == nil {
+			f.reply(reply, nil, jserr.New(jserr.NotEnabledForAccount))
+			continue
+		}
 		r := &request{
 			service: f.service,
 			account: f.account,
@@ -229,7 +251,7 @@ func (f *family) reply(reply []byte, answer any, err error) {
 		f.service.log.Error("encoding an answer of the JetStream API", "type", f.route.kind, "error", err)
 		return
 	}
-	f.account.Space().PublishOnce(broker.Msg{Subject: reply, Data: body})
+	f.space.PublishOnce(broker.Msg{Subject: reply, Data: body})
 }
 
 // wireError is what a failure is on the wire.

@@ -36,7 +36,7 @@ func streamCreate(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.Info(ctx, api.JSApiStreamInfoRequest{})
+	info, err := s.Info(api.JSApiStreamInfoRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func streamUpdate(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.Info(ctx, api.JSApiStreamInfoRequest{})
+	info, err := s.Info(api.JSApiStreamInfoRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func streamNames(_ context.Context, r *request) (any, error) {
 	}{head{Type: schema + "stream_names_response"}, p, names}, nil
 }
 
-func streamList(ctx context.Context, r *request) (any, error) {
+func streamList(_ context.Context, r *request) (any, error) {
 	var ask api.JSApiStreamListRequest
 	if err := r.decode(&ask); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func streamList(ctx context.Context, r *request) (any, error) {
 	streams, p := cut(r.account.Streams(ask.Subject), ask.Offset, listPage)
 	infos := make([]*api.StreamInfo, 0, len(streams))
 	for _, s := range streams {
-		info, err := s.Info(ctx, api.JSApiStreamInfoRequest{})
+		info, err := s.Info(api.JSApiStreamInfoRequest{})
 		if err != nil {
 			continue // deleted meanwhile
 		}
@@ -106,7 +106,7 @@ func streamList(ctx context.Context, r *request) (any, error) {
 	}{head{Type: schema + "stream_list_response"}, p, infos}, nil
 }
 
-func streamInfo(ctx context.Context, r *request) (any, error) {
+func streamInfo(_ context.Context, r *request) (any, error) {
 	var ask api.JSApiStreamInfoRequest
 	if err := r.decode(&ask); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func streamInfo(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.Info(ctx, ask)
+	info, err := s.Info(ask)
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 		n.mu.Lock()
 		n.storage = st
 		n.mu.Unlock()
-		if err := st.serve(n.directory); err != nil {
+		if err := st.serve(n); err != nil {
 			return err
 		}
 	}
@@ -168,6 +168,7 @@ func (n *Node) connOptions(o *config.Options) conn.Options {
 		MaxPayload: o.MaxPayload, MaxControlLine: o.MaxControlLine, MaxPending: o.MaxPending,
 		MaxConnections: o.MaxConnections, MaxSubscriptions: max(o.MaxSubscriptions, 0),
 		PingInterval: o.PingInterval, MaxPingsOut: o.MaxPingsOut, WriteDeadline: o.WriteDeadline,
+		MaxSubTokens: o.MaxSubTokens, NoFastProducerStall: o.NoFastProducerStall,
 		NoHeaders: o.NoHeaders, MaxClosed: o.MaxClosedClients,
 		LameDuckDuration: o.LameDuckDuration, LameDuckGrace: o.LameDuckGracePeriod,
 	}
@@ -312,7 +313,7 @@ func (n *Node) Reload(opts config.Options) error {
 	n.opts = opts
 	n.mu.Unlock()
 	if st != nil {
-		return st.serve(n.directory)
+		return st.serve(n)
 	}
 	return nil
 }

@@ -43,16 +43,15 @@ type storage struct {
 }
 
 // openStorage claims the node's place in the store and recovers its streams.
-func openStorage(ctx context.Context, n *Node, opts *config.Options) (st *storage, err error) {
-	st = &storage{log: n.log, limits: account.JetStreamLimits{
+func openStorage(ctx context.Context, n *Node, opts *config.Options) (_ *storage, err error) {
+	st := &storage{log: n.log, limits: account.JetStreamLimits{
 		MaxMemory: opts.JetStream.MaxMemory, MaxStore: opts.JetStream.MaxStore,
-		MaxStreams: -1, MaxConsumers: -1, MaxAckPending: opts.JetStream.Limits.MaxAckPending,
+		MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1,
 		MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1,
 	}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, st.close(context.WithoutCancel(ctx)))
-			st = nil
 		}
 	}()
 	if st.store, err = openStore(ctx, opts.Store.URL); err != nil {
@@ -79,6 +78,10 @@ func openStorage(ctx context.Context, n *Node, opts *config.Options) (st *storag
 		Broker: n.broker, Store: st.store, Log: st.wal, Logger: n.log,
 		ServerName: opts.ServerName, Domain: opts.JetStream.Domain,
 		MaxMemory: opts.JetStream.MaxMemory, MaxStore: opts.JetStream.MaxStore,
+		Limits: engine.Limits{
+			MaxAckPending: opts.JetStream.Limits.MaxAckPending, MaxRequestBatch: opts.JetStream.Limits.MaxRequestBatch,
+			DuplicateWindow: opts.JetStream.Limits.DuplicateWindow, MaxConsumers: max(opts.JetStream.Limits.DefaultMaxConsumers, 0),
+		},
 		Lost: n.lost,
 	})
 	if err != nil {
@@ -117,17 +120,18 @@ func walOptions(st *storage, opts *config.Options, registry prometheus.Registere
 }
 
 // serve gives JetStream to the accounts that are to have it, and sets the recovered streams going.
-func (st *storage) serve(d *account.Directory) error {
+func (st *storage) serve(n *Node) error {
+	d := n.directory
 	for _, a := range d.Accounts() {
-		if a == d.System() {
-			continue
-		}
 		limits := a.JetStream
-		if limits == nil {
-			if a != d.Default() {
-				continue
-			}
+		if limits == nil && a == d.Default() {
 			limits = &st.limits
+		}
+		if limits == nil || a == d.System() {
+			if err := st.api.AttachDisabled(n.broker.Space(a.Name)); err != nil {
+				return err
+			}
+			continue
 		}
 		if err := st.api.Attach(st.engine.Enable(a.Name, *limits)); err != nil {
 			return err

@@ -1,6 +1,10 @@
 package proto
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
 
 // pubArgs are the arguments of a PUB or HPUB.
 type pubArgs struct {
@@ -47,26 +51,40 @@ func splitPub(line []byte, hpub bool) (a pubArgs, ok bool) {
 	return a, true
 }
 
+// blank finds the first byte that is a blank or a control character, eight bytes at a time; -1 is none.
+func blank(s []byte) int {
+	const ones = 0x0101010101010101
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		x := binary.LittleEndian.Uint64(s[i:])
+		// The lowest bit of this that is set belongs to the first byte below '!'.
+		if low := (x - ones*('!')) & ^x & (ones << 7); low != 0 {
+			return i + bits.TrailingZeros64(low)/8
+		}
+	}
+	for ; i < len(s); i++ {
+		if s[i] <= ' ' {
+			return i
+		}
+	}
+	return -1
+}
+
 // trailingSize reads the digits that the line ends with, and where they begin. Digits that are no size, or none at all,
 // give a start of -1.
 func trailingSize(line []byte) (n, start int) {
-	i, scale := len(line), 1
-	for i > 0 {
-		c := line[i-1] - '0'
-		if c > 9 {
-			break
-		}
-		n += int(c) * scale
-		scale *= 10
+	i := len(line) - 1
+	for i >= 0 && line[i]-'0' <= 9 {
 		i--
-		if len(line)-i > maxSizeDigits {
-			return -1, -1
-		}
 	}
-	if i == len(line) {
+	digits := line[i+1:]
+	if len(digits) == 0 || len(digits) > maxSizeDigits {
 		return -1, -1
 	}
-	return n, i
+	for _, c := range digits {
+		n = n*10 + int(c-'0')
+	}
+	return n, i + 1
 }
 
 // splitBlanks splits at any run of blanks and tabs.

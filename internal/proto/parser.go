@@ -11,10 +11,10 @@ type Op uint8
 
 // The operations. OpNone asks for more input.
 const (
-	OpNone Op = iota
-	OpPub     // PUB and HPUB: Parser.Pub
-	OpSub     // Parser.Arg
-	OpUnsub   // Parser.Arg
+	OpNone  Op = iota
+	OpPub      // PUB and HPUB: Parser.Pub
+	OpSub      // Parser.Arg
+	OpUnsub    // Parser.Arg
 	OpPing
 	OpPong
 	OpConnect // Parser.Arg
@@ -36,30 +36,6 @@ var (
 	// ErrArguments: a control line has too few, too many, or malformed arguments.
 	ErrArguments = errors.New("malformed arguments")
 )
-
-// Pub is a publish, ready to be passed on: its slices point into the chunk and hold until the next Feed.
-type Pub struct {
-	Subject []byte
-	// Wire is what a MSG (or, with headers, an HMSG) line holds behind the subscription's id, and what follows it:
-	// "[reply ][header-length ]total-length\r\n" + header + payload + "\r\n".
-	Wire      []byte
-	ReplyLen  int // the reply's length: it begins Wire
-	HeaderLen int // 0: PUB, or an HPUB with an empty header
-	DataOff   int // where header and payload begin in Wire
-	HPub      bool
-}
-
-// Reply gives the reply subject; empty: none.
-func (p *Pub) Reply() []byte { return p.Wire[:p.ReplyLen] }
-
-// Header gives the header block.
-func (p *Pub) Header() []byte { return p.Wire[p.DataOff : p.DataOff+p.HeaderLen] }
-
-// Data gives the payload.
-func (p *Pub) Data() []byte { return p.Wire[p.DataOff+p.HeaderLen : len(p.Wire)-2] }
-
-// Size is the length of header and payload.
-func (p *Pub) Size() int { return len(p.Wire) - 2 - p.DataOff }
 
 // Parser takes a client's input apart. It keeps no input of its own: what it could not use yet stays with the caller,
 // who feeds it again with more behind it.
@@ -93,13 +69,44 @@ func (p *Parser) Need() int { return p.need }
 // After an error the parser is of no more use.
 func (p *Parser) Next() (Op, error) {
 	b := p.buf[p.pos:]
-	if len(b) > 4 && b[0] == 'P' && b[1] == 'U' && b[2] == 'B' && b[3] == ' ' && b[4] > ' ' {
-		return p.pub(b, 4, false)
-	}
-	if len(b) > 5 && b[0] == 'H' && b[1] == 'P' && b[2] == 'U' && b[3] == 'B' && b[4] == ' ' && b[5] > ' ' {
-		return p.pub(b, 5, true)
+	if len(b) > len("PUB a 0\r\n") && b[0] == 'P' && b[1] == 'U' && b[2] == 'B' && b[3] == ' ' && p.tightPub(b) {
+		return OpPub, nil
 	}
 	return p.other(b)
+}
+
+// tightPub parses a PUB that is written as clients write it, with single blanks, and that is all there. It reports
+// false for whatever is not, and for what is wrong: pub then has a closer look.
+func (p *Parser) tightPub(b []byte) bool {
+	const start = len("PUB ")
+	nl := bytes.IndexByte(b[start:], '\n') + start
+	if nl < start+len("a 0\r") || b[nl-1] != '\r' {
+		return false
+	}
+	size, i := trailingSize(b[:nl-1])
+	whole := nl + 1 + size + 2
+	if i <= start+1 || b[i-1] != ' ' || len(b) < whole || b[whole-2] != '\r' || b[whole-1] != '\n' {
+		return false
+	}
+	if nl > p.MaxControlLine || uint(size) > uint(p.MaxPayload) {
+		return false
+	}
+	m := &p.Pub
+	rest := b[start : i-1]
+	if sp := blank(rest); sp < 0 {
+		m.Subject, m.Wire, m.ReplyLen = rest, b[i:whole], 0
+		m.DataOff = int32(nl + 1 - i)
+	} else {
+		reply := rest[sp+1:]
+		if sp == 0 || rest[sp] != ' ' || len(reply) == 0 || blank(reply) >= 0 {
+			return false
+		}
+		m.Subject, m.Wire, m.ReplyLen = rest[:sp], b[start+sp+1:whole], int32(len(reply))
+		m.DataOff = int32(nl + 1 - (start + sp + 1))
+	}
+	m.HeaderLen = 0
+	p.pos += whole
+	return true
 }
 
 // verbs in the order of likelihood; all upper case.
@@ -296,10 +303,9 @@ func (p *Parser) pub(b []byte, start int, hpub bool) (Op, error) {
 	p.Pub = Pub{
 		Subject:   a.subject,
 		Wire:      b[wire:whole],
-		ReplyLen:  a.replyLen,
-		HeaderLen: a.header,
-		DataOff:   end - wire,
-		HPub:      hpub,
+		ReplyLen:  int32(a.replyLen),
+		HeaderLen: int32(a.header),
+		DataOff:   int32(end - wire),
 	}
 	p.pos += whole
 	return OpPub, nil

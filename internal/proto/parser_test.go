@@ -126,6 +126,29 @@ func FuzzParser(f *testing.F) {
 	})
 }
 
+func TestBlank(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 2000 {
+		s := make([]byte, random.IntN(30))
+		for i := range s {
+			s[i] = byte(random.IntN(256))
+			if random.IntN(4) > 0 {
+				s[i] = byte('!' + random.IntN(256-'!'))
+			}
+		}
+		want := -1
+		for i, c := range s {
+			if c <= ' ' {
+				want = i
+				break
+			}
+		}
+		if got := blank(s); got != want {
+			t.Fatalf("blank(%q) is %d, want %d", s, got, want)
+		}
+	}
+}
+
 func BenchmarkParser(b *testing.B) {
 	chunk := bytes.Repeat([]byte("PUB bench.s0 16\r\n0123456789abcdef\r\n"), 1800)
 	p := &Parser{MaxControlLine: 4096, MaxPayload: 1 << 20}

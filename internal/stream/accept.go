@@ -93,9 +93,8 @@ func (s *State) Accept(p Publish, now time.Time) (Accepted, *jserr.Error) {
 		}
 	}
 	size := s.accounted(len(text), len(p.Header), p.Size)
-	id := s.names.find(text)
 	if s.cfg.Discard == api.DiscardNew {
-		if err := s.checkRoom(id, size, len(h.rollup) > 0); err != nil {
+		if err := s.checkRoom(s.names.find(text), size, len(h.rollup) > 0); err != nil {
 			return Accepted{}, err
 		}
 	}

@@ -109,12 +109,11 @@ func BenchmarkMemory(b *testing.B) {
 				}
 			}
 			held := heap() - before
+			for b.Loop() {
+				runtime.KeepAlive(s)
+			}
 			b.ReportMetric(float64(held)/n, "B/message")
 			b.ReportMetric(float64(names)/n, "B/name")
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/n, "ns/message")
-			runtime.KeepAlive(s)
-			for b.Loop() {
-			}
 		})
 	}
 }
@@ -134,13 +133,10 @@ func BenchmarkNextRare(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	for _, pattern := range []string{"orders.500000.rare", "orders.*.rare", "orders.>"} {
+	for _, pattern := range []string{"orders.500000.rare", "orders.*.rare"} {
 		f, err := CompileFilter(pattern)
 		if err != nil {
 			b.Fatal(err)
-		}
-		if pattern == "orders.>" {
-			f.patterns = append(f.patterns, pattern1("x")) // so that it is not seen to be everything
 		}
 		b.Run("Next/"+pattern, func(b *testing.B) {
 			from := uint64(0)
@@ -158,5 +154,3 @@ func BenchmarkNextRare(b *testing.B) {
 		})
 	}
 }
-
-func pattern1(s string) pattern { return pattern{text: []byte(s), literal: true} }

@@ -15,6 +15,7 @@ const blockMessages = 512
 type messages struct {
 	blocks []*block
 	bases  []uint64 // of the blocks, for the search
+	head   int      // the first row of the first block that is there
 	live   uint64
 	spare  *block // an emptied block, for the next
 }
@@ -163,8 +164,14 @@ func (l *messages) seek(seq uint64) (cursor, bool) {
 	if !ok {
 		return c, false
 	}
+	if c.block == 0 && c.row < l.head {
+		c.row = l.head
+	}
 	return l.settle(c)
 }
+
+// first gives the first message.
+func (l *messages) first() (cursor, bool) { return cursor{0, l.head}, l.live > 0 }
 
 // settle goes on from c, inclusive, to a message that is there.
 func (l *messages) settle(c cursor) (cursor, bool) {
@@ -261,6 +268,20 @@ func (l *messages) remove(c cursor) {
 		b.compact()
 		l.join(c.block)
 	}
+	if c.block <= 1 {
+		l.findHead()
+	}
+}
+
+// findHead moves head to the first row that is there. Rows in front of it never come back, so it is short.
+func (l *messages) findHead() {
+	if l.live == 0 {
+		l.head = 0
+		return
+	}
+	for rows := l.blocks[0].rows; rows[l.head].subject == 0; {
+		l.head++
+	}
 }
 
 func (l *messages) dropBlock(i int) {
@@ -271,7 +292,7 @@ func (l *messages) dropBlock(i int) {
 	}
 	if i == 0 {
 		l.blocks[0] = nil
-		l.blocks, l.bases = l.blocks[1:], l.bases[1:]
+		l.blocks, l.bases, l.head = l.blocks[1:], l.bases[1:], 0
 		return
 	}
 	l.blocks = slices.Delete(l.blocks, i, i+1)
@@ -315,6 +336,9 @@ func (l *messages) tryJoin(i int) bool {
 	}
 	if len(b.rows) > 0 && b.base+uint64(b.rows[len(b.rows)-1].offset)-a.base > math.MaxUint32 {
 		return false
+	}
+	if i == 0 {
+		l.head = 0
 	}
 	a.compact()
 	b.compact()

@@ -301,18 +301,34 @@ func (s *State) Pending(f *Filter, from uint64) (n uint64) {
 		return rest
 	}
 	if !f.literal && rest <= scanAhead {
-		c, ok := s.log.seek(from)
-		for ; ok; c, ok = s.log.after(c) {
-			if _, r := s.log.at(c); f.passes(s, r.subject) {
-				n++
-			}
+		return s.scanPending(f, from)
+	}
+	if !f.literal {
+		if m := &f.memo; m.through == 0 || s.lastSeq > m.through+m.budget() {
+			s.listFew(f)
 		}
-		return n
+		if m := &f.memo; !m.tooMany {
+			for _, id := range m.few {
+				row := s.names.row(id)
+				n += s.countOf(row, from) - s.countOf(row, max(from, m.through+1))
+			}
+			return n + s.scanPending(f, max(from, m.through+1))
+		}
 	}
 	f.walk(s, func(_ subjectID, row *name) bool {
 		n += s.countOf(row, from)
 		return true
 	})
+	return n
+}
+
+// scanPending counts by looking at every message from from on.
+func (s *State) scanPending(f *Filter, from uint64) (n uint64) {
+	for c, ok := s.log.seek(from); ok; c, ok = s.log.after(c) {
+		if _, r := s.log.at(c); f.passes(s, r.subject) {
+			n++
+		}
+	}
 	return n
 }
 

@@ -92,7 +92,7 @@ func (s *State) dropPosting(row *name) {
 // findFirst moves firstSeq to the first message that is there.
 func (s *State) findFirst() {
 	s.firstSeq = s.lastSeq + 1
-	if c, ok := s.log.seek(0); ok {
+	if c, ok := s.log.first(); ok {
 		s.firstSeq = s.log.seq(c)
 	}
 }

@@ -83,7 +83,7 @@ func (s *State) appendMessages(b []byte, positions []uint32) []byte {
 	b = binary.AppendUvarint(b, places)
 	var seq uint64
 	var time int64
-	for c, ok := s.log.seek(0); ok; c, ok = s.log.after(c) {
+	for c, ok := s.log.first(); ok; c, ok = s.log.after(c) {
 		block, r := s.log.at(c)
 		at := block.base + uint64(r.offset)
 		b = binary.AppendUvarint(b, at-seq)

@@ -21,7 +21,7 @@ func (t *Trie[T]) All() iter.Seq[Item[T]] {
 }
 
 // Overlapping walks over the values whose patterns could match a subject that the given pattern matches too, as All does.
-// For a pattern with a wildcard it looks at every pattern of the Trie.
+// It looks at every pattern of the Trie: HasOverlap and Covers are the ones for every day.
 func (t *Trie[T]) Overlapping(pattern string) iter.Seq[Item[T]] {
 	return t.scan(func(p string) bool { return overlap(p, pattern) })
 }

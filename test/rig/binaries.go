@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -40,7 +41,11 @@ func installed(env, name, module string) *program {
 
 var (
 	sluice = &program{env: "SLUICE_BIN", name: "sluice", build: func(dir string) *exec.Cmd {
-		return exec.Command("go", "build", "-o", filepath.Join(dir, "sluice"), "github.com/sluicemq/sluice/cmd/sluice")
+		// In Sluice's own module, whose go.sum this one need not repeat.
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "sluice"), "./cmd/sluice")
+		_, here, _, _ := runtime.Caller(0)
+		cmd.Dir = filepath.Join(filepath.Dir(here), "..", "..")
+		return cmd
 	}}
 	reference = installed("NATS_SERVER_BIN", "nats-server", referenceModule)
 	cli       = installed("NATS_BIN", "nats", cliModule)
