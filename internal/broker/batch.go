@@ -14,6 +14,8 @@ type Batch struct {
 	Refs    []Ref       // those for this outlet, in the order of publication
 	Refused []Ref       // the outlet's answer: what it could not take
 	From    *Origin
+	// Few: the chunk goes to so few receivers that each may write on the publisher's goroutine.
+	Few bool
 }
 
 func msgOf(m *proto.Pub) Msg {

@@ -36,7 +36,7 @@ func (p *Publisher) Pending() bool { return len(p.msgs) > 0 }
 // handOff gives every receiver its part: one call each, and a further one for those that get messages of queue groups
 // whose chosen member has gone meanwhile.
 func (p *Publisher) handOff() {
-	p.batch.Msgs, p.batch.From = p.msgs, p.opts.Origin
+	p.batch.Msgs, p.batch.From, p.batch.Few = p.msgs, p.opts.Origin, len(p.active) <= few
 	if p.grouped {
 		p.chooseAgain()
 	}
@@ -74,6 +74,9 @@ func (p *Publisher) handTo(st *stage) {
 		st.refs = refs[:0]
 	}
 }
+
+// few is the most receivers of a chunk that count as few.
+const few = 2
 
 // maxKeptRefs bounds what a stage keeps for the next chunk where there are several.
 const maxKeptRefs = 4 << 10

@@ -30,14 +30,16 @@ func (c *Conn) closeLocked(reason Reason) {
 	c.srv.options().Log.Debug(c.label() + " - Client connection closed: " + reason.String())
 	// The read loop ends now, also where the last of the output takes its time.
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
-	switch {
-	case !reason.flushes():
+	if !reason.flushes() {
 		c.nc.Close() // a write under way fails
-		if !c.out.writing {
-			c.dropOutput()
-		}
-	case !c.out.writing:
-		c.startWriting()
+	}
+	switch {
+	case c.out.writing: // and finishes
+	case reason.flushes() && len(c.out.bufs) > 0:
+		c.out.writing = true
+		go c.writeLoop()
+	default:
+		c.finish()
 	}
 }
 
@@ -50,6 +52,8 @@ func stop(t **time.Timer) {
 
 // cleanup is the end of the read loop: nobody finds the connection any more.
 func (c *Conn) cleanup() {
+	c.srv.turn()
+	defer c.srv.turnOver()
 	if c.pub != nil {
 		c.flush()
 	}
@@ -67,5 +71,6 @@ func (c *Conn) cleanup() {
 	c.srv.remove(c)
 	c.mu.Lock()
 	c.subs = nil
+	c.ended()
 	c.mu.Unlock()
 }

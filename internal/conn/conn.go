@@ -17,6 +17,7 @@ type Conn struct {
 	srv       *Server
 	nc        net.Conn
 	raw       syscall.RawConn // of nc, if it has one: to wait for input without holding a buffer
+	try       tryWriter       // nc, if it is one
 	id        uint64
 	host      string
 	port      int
@@ -60,6 +61,7 @@ type Conn struct {
 	stopped   time.Time
 	connected bool // a CONNECT came
 	ponged    bool // the first PONG went out
+	halves    int  // of reading and writing, those that are not through yet
 
 	// Guarded by Server.mu.
 	account string // whose number of connections this one is counted in

@@ -136,15 +136,21 @@ func (c *Conn) park() {
 
 // readLoop is the connection's goroutine.
 func (c *Conn) readLoop() {
-	defer c.srv.loops.Done()
 	defer c.cleanup()
-	for {
+	for first := true; ; first = false {
 		if err := c.read(); err != nil {
 			c.close(reasonForRead(err))
 			return
 		}
 		c.parser.Feed(c.in.buf)
-		if !c.process() {
+		if first {
+			c.srv.turn() // this is CONNECT
+		}
+		open := c.process()
+		if first {
+			c.srv.turnOver()
+		}
+		if !open {
 			return
 		}
 		rest := c.parser.Rest()

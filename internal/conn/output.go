@@ -1,13 +1,9 @@
 package conn
 
 import (
-	"errors"
-	"io"
 	"math"
 	"net"
-	"os"
 	"strconv"
-	"time"
 
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/proto"
@@ -17,17 +13,16 @@ import (
 type output struct {
 	bufs    net.Buffers // each a pooled buffer, filled one after the other
 	pending int64       // bytes in bufs, and in what the write loop is writing
-	writing bool        // a write loop runs
+	writing bool        // somebody writes: the write loop, or a publisher directly
 	gate    chan struct{}
 	msgs    int64 // statistics
 	bytes   int64
-}
 
-// Back-pressure. From the watermark on, three quarters of MaxPending as in nats-server, publishers are made to wait.
-const (
-	watermarkNum = 3
-	watermarkDen = 4
-)
+	// Of whoever writes directly, see tryWrite.
+	ready   func(fd uintptr) bool
+	direct  []byte
+	written int
+}
 
 // DeliverStaged writes a chunk's messages into the output.
 func (c *Conn) DeliverStaged(b *broker.Batch) (gate <-chan struct{}) {
@@ -69,8 +64,15 @@ func (c *Conn) DeliverStaged(b *broker.Batch) (gate <-chan struct{}) {
 	for _, sub := range ended {
 		delete(c.subs, sid(sub))
 	}
-	gate = c.queued(before)
-	c.mu.Unlock()
+	gate, start := c.queued(before)
+	if start && b.Few && c.out.pending <= directBytes {
+		c.writeDirect() // unlocks
+	} else {
+		if start {
+			go c.writeLoop()
+		}
+		c.mu.Unlock()
+	}
 	for _, sub := range ended {
 		c.space.Unsubscribe(sub)
 	}
@@ -174,50 +176,66 @@ func (c *Conn) spread(data []byte) {
 
 // send queues protocol bytes. mu is held.
 func (c *Conn) send(b []byte) {
-	if !c.isOpen() {
+	if c.put(b) {
+		go c.writeLoop()
+	}
+}
+
+// answer queues protocol bytes and tries to write them at once.
+func (c *Conn) answer(b []byte) {
+	c.mu.Lock()
+	if c.put(b) {
+		c.writeDirect() // unlocks
 		return
+	}
+	c.mu.Unlock()
+}
+
+// sendErr queues an -ERR line.
+func (c *Conn) sendErr(text string) { c.answer(proto.AppendErr(nil, text)) }
+
+// put queues protocol bytes; start means that the caller has to write. mu is held.
+func (c *Conn) put(b []byte) (start bool) {
+	if !c.isOpen() {
+		return false
 	}
 	before := c.out.pending
 	c.out.pending += int64(len(b))
 	c.spread(b)
-	c.queued(before)
+	_, start = c.queued(before)
+	return start
 }
 
-// sendErr queues an -ERR line.
-func (c *Conn) sendErr(text string) {
-	c.mu.Lock()
-	c.send(proto.AppendErr(nil, text))
-	c.mu.Unlock()
-}
-
-// queued sees to what was just added: it starts the write loop, gives a gate where the client is behind, and gives
-// the client up where it is too far behind. mu is held.
-func (c *Conn) queued(before int64) (gate <-chan struct{}) {
+// queued sees to what was just added: it gives a gate where the client is behind, and gives the client up where it is
+// too far behind. With start the caller has become the one who writes. mu is held.
+func (c *Conn) queued(before int64) (gate <-chan struct{}, start bool) {
 	if c.out.pending == before {
-		return nil
+		return nil, false
 	}
 	limit := c.srv.options().MaxPending
 	if c.out.pending > limit {
 		c.slowConsumer()
-		return nil
+		return nil, false
 	}
-	if !c.out.writing {
-		c.startWriting()
-	}
-	if c.out.pending > limit/watermarkDen*watermarkNum {
+	start = !c.out.writing
+	c.out.writing = true
+	if c.out.pending > watermark(limit) {
 		if c.out.gate == nil {
 			c.out.gate = make(chan struct{})
 		}
-		return c.out.gate
+		return c.out.gate, start
 	}
-	return nil
+	return nil, start
 }
+
+// watermark is how much may wait for a client before publishers do: three quarters of max_pending, as in nats-server.
+func watermark(maxPending int64) int64 { return maxPending / 4 * 3 }
 
 // slowConsumer gives up a client whose output is over MaxPending. mu is held.
 func (c *Conn) slowConsumer() {
 	c.srv.stats.slow.Add(1)
-	c.srv.options().Log.Info(c.label() + " - Slow Consumer Detected: MaxPending of " +
-		strconv.FormatInt(c.srv.options().MaxPending, 10) + " Exceeded")
+	o := c.srv.options()
+	o.Log.Info(c.label() + " - Slow Consumer Detected: MaxPending of " + strconv.FormatInt(o.MaxPending, 10) + " Exceeded")
 	c.closeLocked(SlowConsumerPendingBytes)
 }
 
@@ -227,107 +245,4 @@ func (c *Conn) openGate() {
 		close(c.out.gate)
 		c.out.gate = nil
 	}
-}
-
-// maxVectors bounds one writev.
-const maxVectors = 1024
-
-// startWriting starts the write loop. mu is held, and the read loop has not ended.
-func (c *Conn) startWriting() {
-	c.out.writing = true
-	c.srv.loops.Add(1)
-	go c.writeLoop()
-}
-
-// writeLoop writes until nothing is left, and then ends. After close it writes the rest, if it should, and closes the
-// socket.
-func (c *Conn) writeLoop() {
-	defer c.srv.loops.Done()
-	c.mu.Lock()
-	for {
-		if len(c.out.bufs) == 0 || !c.isOpen() && !c.closed.flushes() {
-			c.out.writing = false
-			if !c.isOpen() {
-				c.dropOutput()
-				c.mu.Unlock()
-				c.nc.Close()
-				return
-			}
-			c.mu.Unlock()
-			return
-		}
-		bufs := c.out.bufs
-		c.out.bufs = nil
-		closing := !c.isOpen()
-		c.mu.Unlock()
-		n, err := c.write(bufs, closing)
-		c.mu.Lock()
-		c.out.pending -= n
-		if err != nil {
-			c.writeFailed(err, len(bufs))
-			continue
-		}
-		if c.out.pending <= c.srv.options().MaxPending/watermarkDen*watermarkNum {
-			c.openGate()
-		}
-	}
-}
-
-// write writes buffers and gives them back to the pools.
-func (c *Conn) write(bufs net.Buffers, closing bool) (n int64, err error) {
-	deadline := c.srv.options().WriteDeadline
-	if closing {
-		deadline = min(deadline, closeDeadline)
-	}
-	for at := 0; at < len(bufs) && err == nil; at += maxVectors {
-		part := bufs[at:min(at+maxVectors, len(bufs))]
-		var kept [16][]byte
-		v := net.Buffers(append(kept[:0], part...)) // WriteTo eats its receiver
-		if err = c.nc.SetWriteDeadline(time.Now().Add(deadline)); err != nil {
-			break
-		}
-		var m int64
-		m, err = v.WriteTo(c.nc)
-		n += m
-		if err == io.ErrShortWrite {
-			err = nil
-		}
-	}
-	for i, b := range bufs {
-		putBuffer(b)
-		bufs[i] = nil
-	}
-	return n, err
-}
-
-// closeDeadline bounds what a client that is being closed may still take.
-const closeDeadline = 2 * time.Second
-
-// writeFailed closes the connection. mu is held.
-func (c *Conn) writeFailed(err error, chunks int) {
-	if !c.isOpen() {
-		c.closed = WriteError // nothing more to flush
-		return
-	}
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		c.closeLocked(WriteError)
-		return
-	}
-	if c.connected {
-		c.srv.stats.slow.Add(1)
-		c.srv.options().Log.Info(c.label() + " - Slow Consumer Detected: WriteDeadline of " +
-			c.srv.options().WriteDeadline.String() + " exceeded with " + strconv.Itoa(chunks) + " chunks of " +
-			strconv.FormatInt(c.out.pending, 10) + " total bytes.")
-	}
-	c.closeLocked(SlowConsumerWriteDeadline)
-}
-
-// dropOutput frees what will not be written. mu is held, and no write loop runs.
-func (c *Conn) dropOutput() {
-	for _, b := range c.out.bufs {
-		putBuffer(b)
-	}
-	c.out.bufs = nil
-	c.out.pending = 0
-	c.openGate()
 }

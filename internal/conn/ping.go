@@ -16,27 +16,23 @@ const (
 
 // ping answers PING. The first answer is followed by an INFO that tells the client where it landed.
 func (c *Conn) ping() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.isOpen() {
-		return false
-	}
-	c.send([]byte(proto.PongLine))
 	c.lastIn.Store(time.Now().UnixNano())
-	if !c.connected || c.ponged {
-		return true
-	}
-	c.ponged = true
-	if c.opts.Protocol >= proto.ProtocolInfo {
+	c.mu.Lock()
+	open, first := c.isOpen(), c.connected && !c.ponged
+	c.ponged = c.ponged || first
+	c.mu.Unlock()
+	line := []byte(proto.PongLine)
+	if first && c.opts.Protocol >= proto.ProtocolInfo {
 		info := c.srv.infoFor(c)
 		info.ConnectInfo = true
 		if id := c.identity.Load(); id != nil {
 			info.RemoteAccount = id.Account.Name
 			info.SystemAccount = id.Account.System
 		}
-		c.send(info.Append(nil))
+		line = info.Append(line)
 	}
-	return true
+	c.answer(line)
+	return open
 }
 
 func (c *Conn) pong() {

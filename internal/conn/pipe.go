@@ -113,6 +113,21 @@ func (p *pipeEnd) Write(b []byte) (n int, err error) {
 	}
 }
 
+// TryWrite writes as much as there is room for.
+func (p *pipeEnd) TryWrite(b []byte) (n int, err error) {
+	h := p.out
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.eof || h.gone {
+		return 0, io.ErrClosedPipe
+	}
+	if n = min(pipeBytes-(len(h.buf)-h.at), len(b)); n > 0 {
+		h.add(b[:n])
+		h.cond.Broadcast()
+	}
+	return n, nil
+}
+
 // add appends to the buffer, and moves what is unread to a larger one, or to the front, where there is no room.
 func (h *half) add(b []byte) {
 	if cap(h.buf)-len(h.buf) < len(b) {

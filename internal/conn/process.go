@@ -192,8 +192,4 @@ func (c *Conn) report(text string) {
 	c.sendErr(text)
 }
 
-func (c *Conn) sendOK() {
-	c.mu.Lock()
-	c.send([]byte(proto.OKLine))
-	c.mu.Unlock()
-}
+func (c *Conn) sendOK() { c.answer([]byte(proto.OKLine)) }

@@ -114,9 +114,7 @@ func (c *Conn) answerNoResponders(subj, reply []byte) {
 	line.WriteString(size + " " + size + "\r\nNATS/1.0 503\r\nNats-Subject: ")
 	line.Write(subj)
 	line.WriteString("\r\n\r\n\r\n")
-	c.mu.Lock()
-	c.send([]byte(line.String()))
-	c.mu.Unlock()
+	c.answer([]byte(line.String()))
 }
 
 // jetStreamRequest reports whether a subject is one of JetStream's API, with or without a domain.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,9 @@ type Server struct {
 	opts   atomic.Pointer[Options]
 	stats  counters
 	nextID atomic.Uint64
-	loops  sync.WaitGroup // read, write and accept loops
+	loops  sync.WaitGroup // connections and accept loops
 	done   chan struct{}  // closed by Shutdown
+	turns  chan struct{}  // see turn
 	users  *userInfo
 
 	mu        sync.Mutex // guards all below
@@ -46,6 +48,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s := &Server{
 		done:      make(chan struct{}),
+		turns:     make(chan struct{}, max(minTurns, runtime.GOMAXPROCS(0))),
 		listeners: make(map[net.Listener]struct{}),
 		conns:     make(map[uint64]*Conn),
 		accounts:  make(map[string]int),
@@ -66,6 +69,15 @@ func New(opts Options) (*Server, error) {
 
 // options gives the options as of the last Reload.
 func (s *Server) options() *Options { return s.opts.Load() }
+
+// minTurns is how many connections may at least be busy at the same time with coming or going.
+const minTurns = 4
+
+// turn waits until the connection may come in or leave. When ten thousand do so at once, those that are there already
+// share the processors with a few of them, not with all.
+func (s *Server) turn() { s.turns <- struct{}{} }
+
+func (s *Server) turnOver() { <-s.turns }
 
 // Serve accepts connections from l until Shutdown or LameDuck, and then returns ErrClosed. It closes l.
 func (s *Server) Serve(l net.Listener) error {
@@ -162,12 +174,18 @@ func (s *Server) newConn(nc net.Conn, inProcess bool) *Conn {
 		pedantic:  true,
 		no503:     true,
 		maxSubs:   orNone(s.options().MaxSubscriptions),
+		halves:    2,
+	}
+	c.awaiting = s.options().Directory.AuthRequired()
+	if s.options().Directory.NonceRequired() {
+		c.nonce = newNonce()
 	}
 	c.account = account.DefaultName
 	c.counted = true
 	c.maxPayload.Store(s.options().MaxPayload)
 	c.parser.MaxControlLine = int(s.options().MaxControlLine)
 	c.touch(now, false)
+	c.try, _ = nc.(tryWriter)
 	if addr := nc.RemoteAddr(); addr != nil {
 		if host, port, err := net.SplitHostPort(addr.String()); err == nil {
 			c.host = host
@@ -177,7 +195,7 @@ func (s *Server) newConn(nc net.Conn, inProcess bool) *Conn {
 	if sc, ok := nc.(syscall.Conn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.raw = raw
-			c.in.ready = c.tryRead
+			c.in.ready, c.out.ready = c.tryRead, c.writeReady
 		}
 	}
 	return c
@@ -186,28 +204,27 @@ func (s *Server) newConn(nc net.Conn, inProcess bool) *Conn {
 // serve is the connection's goroutine: it greets the client and then reads.
 func (c *Conn) serve(full bool) {
 	s := c.srv
-	c.mu.Lock()
-	c.awaiting = s.options().Directory.AuthRequired()
-	if s.options().Directory.NonceRequired() {
-		c.nonce = newNonce()
-	}
+	o := s.options()
+	s.turn()
 	info := s.infoFor(c)
 	info.Nonce = c.nonce
-	c.send(info.Append(nil))
-	switch {
-	case full:
-		c.send(proto.AppendErr(nil, proto.TextMaxConnections))
-		c.closeLocked(MaxConnectionsExceeded)
-	case c.isOpen():
-		if c.awaiting {
-			c.authTimer = time.AfterFunc(s.options().Directory.Timeout(), c.authTimeout)
-		}
-		c.armPing()
-	}
-	c.mu.Unlock()
+	line := info.Append(nil)
 	if full {
-		s.options().Log.Error(c.label() + " - " + proto.TextMaxConnections)
+		o.Log.Error(c.label() + " - " + proto.TextMaxConnections)
+		c.answer(proto.AppendErr(line, proto.TextMaxConnections))
+		c.close(MaxConnectionsExceeded)
+	} else {
+		c.answer(line)
+		c.mu.Lock()
+		if c.isOpen() {
+			if c.awaiting {
+				c.authTimer = time.AfterFunc(o.Directory.Timeout(), c.authTimeout)
+			}
+			c.armPing()
+		}
+		c.mu.Unlock()
 	}
+	s.turnOver()
 	c.readLoop()
 }
 

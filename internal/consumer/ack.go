@@ -65,7 +65,7 @@ func (c *Consumer) ack(a *AckSubject, sample bool, now int64, fx *Effects) bool 
 	if i := c.pending.find(seq); i >= 0 {
 		if sample && c.sampled() {
 			e := &c.pending.entries[i]
-			fx.advise(Advisory{Kind: AckSampled, StreamSeq: seq, ConsumerSeq: a.ConsumerSeq, Deliveries: a.Deliveries,
+			c.advise(fx, Advisory{Kind: AckSampled, StreamSeq: seq, ConsumerSeq: a.ConsumerSeq, Deliveries: a.Deliveries,
 				Delay: time.Duration(now - (e.deadline - c.wait(e.deliveries)))})
 		}
 		c.removePending(i)
@@ -106,7 +106,7 @@ func (c *Consumer) nak(a *AckSubject, arg []byte, now int64, fx *Effects) {
 	if i < 0 || a.ConsumerSeq <= c.floor.consumer || a.ConsumerSeq > c.delivered.consumer {
 		return
 	}
-	fx.advise(Advisory{Kind: Nacked, StreamSeq: a.StreamSeq, ConsumerSeq: a.ConsumerSeq, Deliveries: a.Deliveries})
+	c.advise(fx, Advisory{Kind: Nacked, StreamSeq: a.StreamSeq, ConsumerSeq: a.ConsumerSeq, Deliveries: a.Deliveries})
 	if delay, ok := nakDelay(arg); ok {
 		c.dequeue(i)
 		c.setDeadline(i, later(now, int64(delay)))
@@ -136,7 +136,7 @@ func nakDelay(arg []byte) (time.Duration, bool) {
 func (c *Consumer) term(a *AckSubject, reason string, now int64, fx *Effects) bool {
 	ok := c.ack(a, false, now, fx)
 	if ok {
-		fx.advise(Advisory{Kind: Terminated, StreamSeq: a.StreamSeq, ConsumerSeq: a.ConsumerSeq, Deliveries: a.Deliveries, Reason: reason})
+		c.advise(fx, Advisory{Kind: Terminated, StreamSeq: a.StreamSeq, ConsumerSeq: a.ConsumerSeq, Deliveries: a.Deliveries, Reason: reason})
 	}
 	return ok
 }
@@ -150,7 +150,7 @@ func (c *Consumer) due(i int, fx *Effects) {
 		return
 	}
 	seq := e.stream
-	fx.advise(Advisory{Kind: MaxDeliveriesReached, StreamSeq: seq, Deliveries: uint64(e.deliveries)})
+	c.advise(fx, Advisory{Kind: MaxDeliveriesReached, StreamSeq: seq, Deliveries: uint64(e.deliveries)})
 	c.removePending(i)
 	c.exhausted.add(seq)
 	c.dirty.exhausted = append(c.dirty.exhausted, seq)
@@ -192,6 +192,20 @@ func (c *Consumer) settled(seq uint64, fx *Effects) {
 	if c.opts.Retains && fx != nil {
 		fx.Settled = append(fx.Settled, seq)
 	}
+}
+
+// settleSent settles the message that went out last without acknowledgement being asked for: it cannot be taken back
+// any more.
+func (c *Consumer) settleSent(fx *Effects) {
+	if c.unsettled != 0 {
+		c.settled(c.unsettled, fx)
+		c.unsettled = 0
+	}
+}
+
+func (c *Consumer) advise(fx *Effects, a Advisory) {
+	a.Consumer = c.name
+	fx.Advisories = append(fx.Advisories, a)
 }
 
 // sampled decides whether to measure this acknowledgement.

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"runtime"
 	"testing"
 	"time"
 )
@@ -108,4 +109,41 @@ func BenchmarkPull(b *testing.B) {
 		c.Pull([]byte("_INBOX.abcdefgh.1"), body, epoch, &fx)
 		c.waiting.remove(c.waiting.head)
 	}
+}
+
+// BenchmarkConsumers reports what 10,000 consumers with five pending messages each hold, and what asking each for its
+// timer and ticking it costs.
+func BenchmarkConsumers(b *testing.B) {
+	const n = 10_000
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	cfg := checkedConfig(b, `{"durable_name":"C","ack_policy":"explicit"}`)
+	consumers := make([]*Consumer, n)
+	var fx Effects
+	var d Dispatch
+	for i := range consumers {
+		c := New(Options{Stream: "S", Name: "C", Config: cfg, Messages: &endless{1 << 40}}, epoch)
+		c.Pull([]byte("r"), []byte("5"), epoch, &fx)
+		for range 5 {
+			seq, _ := c.Peek(epoch, &fx)
+			c.Take(&d, Message{Seq: seq}, epoch, &fx)
+		}
+		c.Progress(nil)
+		consumers[i] = c
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	now := epoch
+	b.ResetTimer()
+	for i := range b.N {
+		now = now.Add(time.Millisecond)
+		c := consumers[i%n]
+		if at, ok := c.NextTimer(); ok && !at.After(now) {
+			c.Tick(now, &fx)
+			fx.Reset()
+		}
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/n, "B/consumer")
+	runtime.KeepAlive(consumers)
 }

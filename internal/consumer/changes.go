@@ -33,16 +33,25 @@ func (c *Consumer) dropPending(seq uint64, fx *Effects) {
 		return
 	}
 	e := c.pending.entries[i]
-	fx.advise(Advisory{Kind: Terminated, StreamSeq: seq, ConsumerSeq: e.consumer, Deliveries: uint64(e.deliveries), Reason: reasonRemoved})
+	c.advise(fx, Advisory{Kind: Terminated, StreamSeq: seq, ConsumerSeq: e.consumer, Deliveries: uint64(e.deliveries), Reason: reasonRemoved})
 	c.removePending(i)
 	c.settled(seq, fx)
 }
 
 // Purged tells that any number of messages were removed from the stream.
 func (c *Consumer) Purged(now time.Time, fx *Effects) {
-	c.peek = peeked{}
+	c.peek, c.undo = peeked{}, undo{}
+	c.settleSent(fx)
 	c.settlePurged(fx)
 	c.recount()
+	// As in nats-server, what a purge took before it was delivered counts as delivered.
+	if first, _ := c.messages.Bounds(); !c.skip.active() && first > c.delivered.stream+1 {
+		c.delivered.stream = first - 1
+		c.dirty.position = true
+		if c.pending.live == 0 {
+			c.floor = c.delivered
+		}
+	}
 }
 
 // settlePurged forgets what is no longer in the stream.
@@ -72,14 +81,6 @@ func (c *Consumer) settlePurged(fx *Effects) {
 		if i := c.pending.find(seq); i >= 0 {
 			c.removePending(i)
 			c.settled(seq, fx)
-		}
-	}
-	// As in nats-server, what a purge took before it was delivered counts as delivered.
-	if !c.skip.active() && first > c.delivered.stream+1 {
-		c.delivered.stream = first - 1
-		c.dirty.position = true
-		if c.pending.live == 0 {
-			c.floor = c.delivered
 		}
 	}
 }

@@ -78,6 +78,7 @@ type Consumer struct {
 	threshold  int64
 	ackPrefix  []byte // "$JS.ACK.<stream>.<consumer>."
 
+	running    bool   // Resume was called
 	placed     bool   // it has a position
 	cursor     uint64 // the next new message is at or above this sequence
 	from       uint64 // the cursor never lies below: set where the filter changed
@@ -102,9 +103,10 @@ type Consumer struct {
 	replay  replayPace
 	rand    uint64
 
-	peek  peeked
-	undo  undo
-	dirty changes
+	peek      peeked
+	undo      undo
+	unsettled uint64 // what Take delivered last with AckNone, until it cannot be taken back any more
+	dirty     changes
 
 	inactiveAt int64 // when to call the consumer inactive, 0: never
 	activeAt   int64 // last sign of life of a pull consumer
@@ -181,6 +183,7 @@ func (c *Consumer) Resume(now time.Time) {
 		c.start()
 	}
 	c.cursor = max(c.delivered.stream+1, c.skip.upTo+1, c.from)
+	c.running = true
 	c.settlePurged(nil)
 	c.recount()
 	for i, e := range c.pending.all {

@@ -51,6 +51,7 @@ type undo struct {
 func (c *Consumer) Peek(now time.Time, fx *Effects) (seq uint64, ok bool) {
 	t := now.UnixNano()
 	c.peek = peeked{}
+	c.settleSent(fx)
 	if c.pauseUntil != 0 && t < c.pauseUntil {
 		c.endNoWait(t, fx)
 		return 0, false
@@ -133,7 +134,7 @@ func (c *Consumer) Take(d *Dispatch, m Message, now time.Time, fx *Effects) bool
 	if again {
 		c.takeAgain(at, t)
 	} else {
-		c.takeNew(m.Seq, t, fx)
+		c.takeNew(m.Seq, t)
 	}
 	if c.push {
 		c.sent(d, t, fx)
@@ -233,7 +234,7 @@ func (c *Consumer) choose(size int, now int64, fx *Effects) *request {
 }
 
 // takeNew accounts for the first delivery of a message.
-func (c *Consumer) takeNew(seq uint64, now int64, fx *Effects) {
+func (c *Consumer) takeNew(seq uint64, now int64) {
 	if c.undo.listed = c.skip.take(seq); !c.undo.listed {
 		c.cursor = seq + 1
 	}
@@ -244,7 +245,7 @@ func (c *Consumer) takeNew(seq uint64, now int64, fx *Effects) {
 	c.dirty.position = true
 	if c.ackNone {
 		c.floor = c.delivered
-		c.settled(seq, fx)
+		c.unsettled = seq
 		return
 	}
 	e := entry{stream: seq, consumer: c.delivered.consumer, deliveries: 1, flags: dirty}
@@ -327,7 +328,7 @@ func (c *Consumer) takeBack(at int, u undo) {
 	if at >= 0 {
 		c.forget(at)
 	}
-	c.cursor, c.floor = u.cursor, u.floor
+	c.cursor, c.floor, c.unsettled = u.cursor, u.floor, 0
 }
 
 // uncount takes one delivery of a pending message back.

@@ -56,6 +56,7 @@ const (
 // (max_deliver, nak, terminated, consumer_pause) and io.nats.jetstream.metric.v1 (consumer_ack).
 type Advisory struct {
 	Kind                   AdvisoryKind
+	Consumer               string // its name
 	StreamSeq, ConsumerSeq uint64
 	Deliveries             uint64
 	Reason                 string        // of Terminated
@@ -110,5 +111,3 @@ func (e *Effects) heartbeat(to string, consumerSeq, streamSeq uint64, stalled st
 	b = append(b, "\r\n\r\n"...)
 	e.Statuses = append(e.Statuses, Status{To: to, Header: b})
 }
-
-func (e *Effects) advise(a Advisory) { e.Advisories = append(e.Advisories, a) }

@@ -117,7 +117,18 @@ func (m *model) step() {
 		m.c.Pause(m.now.Add(time.Duration(m.rng.IntN(2000))*time.Millisecond), m.now, &m.fx)
 		m.opts.Config = m.c.Config()
 		m.world.settle()
-	case n < 83 && m.c.flow.on:
+	case n < 83:
+		cfg := m.c.Config()
+		if cfg.AckWait > 0 && len(cfg.BackOff) == 0 {
+			cfg.AckWait = time.Duration(1+m.rng.IntN(3000)) * time.Millisecond
+		}
+		if cfg.MaxAckPending > 0 {
+			cfg.MaxAckPending++
+		}
+		m.opts.Config = cfg
+		m.c.UpdateConfig(cfg, nil, m.now, &m.fx)
+		m.world.settle()
+	case n < 84 && m.c.flow.on:
 		m.c.FlowControl([]byte(m.c.flow.id))
 		m.world.settle()
 	}
@@ -274,13 +285,23 @@ func (m *model) drain() {
 			break
 		}
 	}
+	for seq := range m.settled {
+		if _, done := m.done[seq]; !done {
+			m.fatalf("message %d is settled although it is not done", seq)
+		}
+	}
+	for _, msg := range m.stream.messages {
+		if _, done := m.done[msg.seq]; done && m.deliveries[msg.seq] > 0 && m.settled[msg.seq] == 0 && !m.c.exhausted.has(msg.seq) {
+			m.fatalf("message %d is done and not settled", msg.seq)
+		}
+	}
 	if m.c.numPending != 0 || m.c.pending.live != 0 {
 		m.fatalf("drained, and %d messages are to come and %d pending", m.c.numPending, m.c.pending.live)
 	}
 }
 
 func TestModel(t *testing.T) {
-	seeds, steps := 300, 300
+	seeds, steps := 150, 300
 	if testing.Short() {
 		seeds = 50
 	}
@@ -307,7 +328,7 @@ func TestModel(t *testing.T) {
 				}
 				m.cfg = checkedConfig(t, raw)
 				m.cfg.AckWait = max(min(m.cfg.AckWait, 2*time.Second), 0)
-				m.opts.MaxPayload = 500
+				m.opts.MaxPayload, m.opts.Retains = 500, true
 				m.create(m.cfg)
 				m.skipFirst()
 				for range steps {

@@ -262,6 +262,16 @@ func (r *reference) command(line string, ours *scenario) []string {
 	case "pause":
 		d, _ := time.ParseDuration(words[1])
 		r.request("$JS.API.CONSUMER.PAUSE.S.C", fmt.Sprintf(`{"pause_until":%q}`, time.Now().Add(d).Format(time.RFC3339Nano)))
+	case "reset":
+		var a api.JSApiConsumerResetResponse
+		if err := json.Unmarshal([]byte(r.request("$JS.API.CONSUMER.RESET.S.C", fmt.Sprintf(`{"seq":%s}`, words[1]))), &a); err != nil {
+			r.t.Fatal(err)
+		}
+		if a.Error != nil {
+			r.lines = append(r.lines, fmt.Sprintf("error: %s (%d)\n", a.Error.Description, a.Error.ErrCode))
+		} else {
+			r.lines = append(r.lines, fmt.Sprintln("reset to", a.ResetSeq))
+		}
 	case "info":
 		var i api.JSApiConsumerInfoResponse
 		if err := json.Unmarshal([]byte(r.request("$JS.API.CONSUMER.INFO.S.C", "")), &i); err != nil || i.ConsumerInfo == nil {

@@ -186,6 +186,13 @@ func (s *scenario) command(line string) {
 		s.must(err)
 		s.c.Pause(s.now.Add(d), s.now, &s.fx)
 		s.settle()
+	case "reset":
+		if seq, err := s.c.Reset(uint64(s.number(args[0])), s.now); err != nil {
+			fmt.Fprintln(&s.out, "error:", err)
+		} else {
+			fmt.Fprintln(&s.out, "reset to", seq)
+		}
+		s.settle()
 	case "crash":
 		lose := 0
 		if len(args) > 0 {

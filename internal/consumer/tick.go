@@ -27,13 +27,14 @@ func (c *Consumer) NextTimer() (at time.Time, ok bool) {
 // heartbeats go out, a pause ends, inactivity is noticed. Peek afterwards.
 func (c *Consumer) Tick(now time.Time, fx *Effects) {
 	t := now.UnixNano()
+	c.settleSent(fx)
 	c.expirePending(t, fx)
 	if c.waiting.due != 0 && c.waiting.due <= t {
 		c.sweep(t, false, fx)
 	}
 	if c.pauseUntil != 0 && c.pauseUntil <= t {
 		c.pauseUntil = 0
-		fx.advise(Advisory{Kind: PauseChanged, PauseUntil: c.cfg.PauseUntil})
+		c.advise(fx, Advisory{Kind: PauseChanged, PauseUntil: c.cfg.PauseUntil})
 	}
 	if c.rate.until <= t {
 		c.rate.until = 0

@@ -8,10 +8,19 @@ import (
 )
 
 // UpdateConfig takes over a configuration that CheckUpdate allowed. messages is the view through the new filter, nil
-// when the filter is the same. The caller calls Interest anew when the deliver subject changed.
+// when the filter is the same. The caller calls Interest anew when the deliver subject changed. Before Resume it only
+// takes the configuration: that is for replay.
 func (c *Consumer) UpdateConfig(cfg api.ConsumerConfig, messages Messages, now time.Time, fx *Effects) {
-	t := now.UnixNano()
 	old := c.cfg
+	if !c.running {
+		// What followed from it then is in the progress.
+		c.derive(cfg)
+		if messages != nil {
+			c.messages = messages
+		}
+		return
+	}
+	t := now.UnixNano()
 	c.peek, c.undo = peeked{}, undo{}
 	c.derive(cfg)
 	if cfg.AckWait != old.AckWait || !slices.Equal(cfg.BackOff, old.BackOff) {
@@ -84,5 +93,5 @@ func (c *Consumer) Pause(until, now time.Time, fx *Effects) {
 }
 
 func (c *Consumer) announcePause(now int64, fx *Effects) {
-	fx.advise(Advisory{Kind: PauseChanged, Paused: c.pauseUntil > now, PauseUntil: c.cfg.PauseUntil})
+	c.advise(fx, Advisory{Kind: PauseChanged, Paused: c.pauseUntil > now, PauseUntil: c.cfg.PauseUntil})
 }

@@ -24,7 +24,6 @@ type fakeMessage struct {
 // fakeStream is the naive stand-in of a stream: a list.
 type fakeStream struct {
 	messages []fakeMessage
-	first    uint64 // only right while there are no messages
 	last     uint64
 }
 

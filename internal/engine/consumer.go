@@ -23,8 +23,8 @@ type Consumer struct {
 	// logged consumers survive a restart: those of a stream with a log that do not ask for memory storage.
 	logged bool
 
-	next    *broker.Subscription // pull requests
-	unwatch func()               // interest in the deliver subject
+	next    []*broker.Subscription // pull requests
+	unwatch func()                 // interest in the deliver subject
 
 	started    bool // may deliver
 	dropping   bool // its deletion for inactivity is on its way
@@ -223,17 +223,22 @@ func (s *Stream) removed(r stream.Removed) {
 func (s *Stream) spread() {
 	if s.effects.Count > maxTold {
 		s.touched = nil
-		for _, c := range s.consumers {
-			c.machine.Purged(s.now, &s.consumerFx)
-			c.changed(s.now)
-			c.wake()
-		}
+		s.purged()
 		return
 	}
 	touched := s.touched
 	s.touched = nil // what follows may remove messages in turn
 	for _, c := range touched {
 		c.changed(s.now)
+	}
+}
+
+// purged has all consumers look at the stream anew.
+func (s *Stream) purged() {
+	for _, c := range s.consumers {
+		c.machine.Purged(s.now, &s.consumerFx)
+		c.changed(s.now)
+		c.wake()
 	}
 }
 

@@ -224,12 +224,15 @@ func (c *Consumer) listen() {
 	s := c.stream
 	cfg := c.machine.Config()
 	if cfg.DeliverSubject == "" {
-		sub, err := s.account.space.Subscribe("$JS.API.CONSUMER.MSG.NEXT."+s.name+"."+c.name, "", &receiver{stream: s, kind: letterNext, consumer: c})
-		if err != nil {
-			s.engine.opts.Logger.Error("subscribing to a consumer's pull requests", "stream", s.name, "consumer", c.name, "error", err)
-			return
+		to := &receiver{stream: s, kind: letterNext, consumer: c}
+		for _, subj := range s.engine.APISubjects(apiPrefix + "CONSUMER.MSG.NEXT." + s.name + "." + c.name) {
+			sub, err := s.account.space.Subscribe(subj, "", to)
+			if err != nil {
+				s.engine.opts.Logger.Error("subscribing to a consumer's pull requests", "stream", s.name, "consumer", c.name, "error", err)
+				return
+			}
+			c.next = append(c.next, sub)
 		}
-		c.next = sub
 		return
 	}
 	want := broker.PlainInterest()
@@ -251,10 +254,10 @@ func (c *Consumer) listen() {
 }
 
 func (c *Consumer) unlisten() {
-	if c.next != nil {
-		c.stream.account.space.Unsubscribe(c.next)
-		c.next = nil
+	for _, sub := range c.next {
+		c.stream.account.space.Unsubscribe(sub)
 	}
+	c.next = nil
 	if c.unwatch != nil {
 		c.unwatch()
 		c.unwatch = nil

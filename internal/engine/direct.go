@@ -30,8 +30,8 @@ func (s *Stream) directGet(m *broker.Msg) {
 		return
 	}
 	var ask api.JSApiMsgGetRequest
-	prefix := "$JS.API.DIRECT.GET." + s.name
-	if rest := strings.TrimPrefix(string(m.Subject), prefix); rest != "" {
+	prefix := apiPrefix + "DIRECT.GET." + s.name
+	if rest := strings.TrimPrefix(PlainAPISubject(string(m.Subject)), prefix); rest != "" {
 		if len(m.Data) > 0 {
 			s.directStatus(reply, directBadRequest)
 			return

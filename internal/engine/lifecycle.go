@@ -165,8 +165,10 @@ func (s *Stream) subscribe(cfg api.StreamConfig) error {
 		want[subj] = publishes
 	}
 	if cfg.AllowDirect {
-		want["$JS.API.DIRECT.GET."+s.name] = direct
-		want["$JS.API.DIRECT.GET."+s.name+".>"] = direct
+		for _, subj := range s.engine.APISubjects(apiPrefix + "DIRECT.GET." + s.name) {
+			want[subj] = direct
+			want[subj+".>"] = direct
+		}
 	}
 	s.subsMu.Lock()
 	defer s.subsMu.Unlock()
@@ -217,6 +219,8 @@ func (s *Stream) start() error {
 // finish ends the stream for a clean stop: what is accepted goes to the log, and so does the consumers' progress.
 func (s *Stream) finish() {
 	s.unsubscribe()
+	s.answerRequests(s.now)
+	s.mail.requests.reset()
 	s.seal()
 	for _, c := range s.consumers {
 		c.stop()

@@ -99,6 +99,7 @@ func (s *Stream) Purge(ctx context.Context, p PurgeRequest) (purged uint64, err 
 				s.effects.Reset()
 				purged = s.state.Purge(p, &s.effects)
 				s.spread()
+				s.purged()
 			}
 		})
 		return e, nil

@@ -27,6 +27,11 @@ func (s *Stream) letGo(seq uint64, subject []byte) {
 	if s.Config().Retention != api.WorkQueuePolicy && s.wanted(seq, subject) {
 		return
 	}
+	s.goes(seq)
+}
+
+// goes notes that a message is to be removed with the next progress that is written.
+func (s *Stream) goes(seq uint64) {
 	s.settled = append(s.settled, seq)
 	if s.progressAt.IsZero() {
 		s.progressAt = s.now.Add(s.engine.opts.ProgressWindow)
@@ -61,7 +66,7 @@ func (s *Stream) settleAll(filter *stream.Filter) {
 			continue
 		}
 		if !s.wanted(m.Seq, m.Subject) {
-			s.settled = append(s.settled, m.Seq)
+			s.goes(m.Seq)
 		}
 	}
 }

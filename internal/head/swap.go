@@ -17,6 +17,10 @@ const (
 	// callTimeout bounds one request.
 	callTimeout = 5 * time.Second
 
+	// tornReads is how often a head that does not verify is read before that is believed: what arrived damaged need
+	// not be stored so.
+	tornReads = 5
+
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = time.Second
 )
@@ -32,23 +36,28 @@ type heads struct{ store store.Store }
 
 // get reads a node's head, retrying store trouble until ctx ends or storePatience is over.
 func (h heads) get(ctx context.Context, node string) (stored, error) {
-	var got stored
-	k := key.HeadKey(node)
-	err := retry(ctx, func(ctx context.Context) (bool, error) {
+	got, err := h.read(ctx, key.HeadKey(node))
+	if errors.Is(err, store.ErrNotFound) {
+		return stored{}, nil
+	}
+	return got, err
+}
+
+// read is get by key; no head is store.ErrNotFound. With ErrCorrupt and ErrNewerFormat it gives the ETag.
+func (h heads) read(ctx context.Context, k string) (got stored, err error) {
+	torn := 0
+	err = retry(ctx, func(ctx context.Context) (bool, error) {
 		object, err := h.store.Get(ctx, k)
-		if errors.Is(err, store.ErrNotFound) {
-			got = stored{}
-			return true, nil
-		}
 		if err != nil {
-			return errors.Is(err, store.ErrNoBucket) || errors.Is(err, store.ErrInvalidKey), err
+			return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoBucket) || errors.Is(err, store.ErrInvalidKey), err
 		}
-		head, err := Decode(k, object.Data)
-		got = stored{head, object.ETag}
-		return err == nil, err // read again: what arrived damaged need not be stored so
+		got.etag = object.ETag
+		got.head, err = Decode(k, object.Data)
+		torn++
+		return err == nil || torn >= tornReads, err
 	})
 	if err != nil {
-		return stored{}, fmt.Errorf("read %s: %w", k, err)
+		return got, fmt.Errorf("read %s: %w", k, err)
 	}
 	return got, nil
 }
@@ -67,6 +76,7 @@ func (h heads) swap(ctx context.Context, old stored, next *Head) (now stored, sw
 	if old.head != nil {
 		cond = store.IfMatch(old.etag)
 	}
+	torn := 0
 	err = retry(ctx, func(ctx context.Context) (bool, error) {
 		etag, err := h.store.Put(ctx, k, data, cond)
 		switch {
@@ -92,7 +102,8 @@ func (h heads) swap(ctx context.Context, old stored, next *Head) (now stored, sw
 		}
 		now.etag = object.ETag
 		now.head, err = Decode(k, object.Data)
-		return err == nil, err
+		torn++
+		return err == nil || torn >= tornReads, err
 	})
 	if err != nil {
 		return stored{}, false, fmt.Errorf("write %s: %w", k, err)

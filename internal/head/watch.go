@@ -2,6 +2,7 @@ package head
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -80,25 +81,15 @@ func (w *watch) see(ctx context.Context, object store.Attributes) error {
 	changed := s != nil
 	s = &sighting{stored: stored{etag: object.ETag}, changed: changed}
 	w.seen[object.Key] = s
-	parsed, err := key.Parse(object.Key)
-	if err != nil {
+	got, err := w.read(ctx, object.Key)
+	switch {
+	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrNewerFormat):
+		w.opts.Logger.Warn("a head cannot be read and is left alone", "error", err)
 		s.err = err
-		return nil
+	case err != nil:
+		return err
 	}
-	var data []byte
-	err = retry(ctx, func(ctx context.Context) (done bool, err error) {
-		got, err := w.store.Get(ctx, key.Head.Prefix()+parsed.Node)
-		data, s.etag = got.Data, got.ETag
-		return err == nil, err
-	})
-	if err != nil {
-		return fmt.Errorf("read %s: %w", object.Key, err)
-	}
-	s.head, s.err = Decode(object.Key, data)
-	s.since = time.Now()
-	if s.err != nil {
-		w.opts.Logger.Warn("a head cannot be read and is left alone", "error", s.err)
-	}
+	s.stored, s.since = got, time.Now()
 	return nil
 }
 

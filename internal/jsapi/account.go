@@ -14,7 +14,6 @@ func accountInfo(_ context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	use := r.account.Usage()
-	total, failed := r.service.Totals()
 	return struct {
 		head
 		*api.JetStreamAccountStats
@@ -28,7 +27,7 @@ func accountInfo(_ context.Context, r *request) (any, error) {
 				Limits: wireLimits(r.account.Limits()),
 			},
 			Domain: r.service.engine.Domain(),
-			API:    api.JetStreamAPIStats{Level: version.APILevel, Total: total, Errors: failed},
+			API:    api.JetStreamAPIStats{Level: version.APILevel, Total: r.answered.Load(), Errors: r.failed.Load()},
 		},
 	}, nil
 }

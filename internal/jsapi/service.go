@@ -45,8 +45,6 @@ type Service struct {
 	ctx     context.Context // of everything that is being answered; ends with Close
 	cancel  context.CancelFunc
 	pending atomic.Int64
-	total   atomic.Uint64
-	failed  atomic.Uint64
 	running sync.WaitGroup
 
 	mu       sync.Mutex // guards attached
@@ -65,9 +63,6 @@ func New(opts Options) (*Service, error) {
 	return &Service{engine: opts.Engine, log: opts.Logger, ctx: ctx, cancel: cancel, attached: map[*broker.Space]*attachment{}}, nil
 }
 
-// Totals counts the requests so far, and those that were answered with an error.
-func (s *Service) Totals() (requests, errors uint64) { return s.total.Load(), s.failed.Load() }
-
 // Attach answers the API in an account.
 func (s *Service) Attach(a *engine.Account) error { return s.attach(a.Space(), a) }
 
@@ -83,12 +78,14 @@ func (s *Service) attach(space *broker.Space, a *engine.Account) error {
 	}
 	at := &attachment{account: a}
 	for _, f := range families {
-		sub, err := space.Subscribe(f.subject, "", &family{service: s, space: space, account: a, route: f})
-		if err != nil {
-			at.end(space)
-			return fmt.Errorf("jsapi: subscribing to %s: %w", f.subject, err)
+		for _, subj := range s.engine.APISubjects(f.subject) {
+			sub, err := space.Subscribe(subj, "", &family{service: s, space: space, attachment: at, route: f})
+			if err != nil {
+				at.end(space)
+				return fmt.Errorf("jsapi: subscribing to %s: %w", subj, err)
+			}
+			at.subs = append(at.subs, sub)
 		}
-		at.subs = append(at.subs, sub)
 	}
 	if old != nil {
 		old.end(space)
@@ -101,6 +98,8 @@ func (s *Service) attach(space *broker.Space, a *engine.Account) error {
 type attachment struct {
 	account *engine.Account // nil: JetStream is off there
 	subs    []*broker.Subscription
+	// answered counts the requests, failed those that were answered with an error.
+	answered, failed atomic.Uint64
 }
 
 func (a *attachment) end(space *broker.Space) {
@@ -130,8 +129,8 @@ type route struct {
 
 // request is one request that is being answered.
 type request struct {
+	*attachment
 	service *Service
-	account *engine.Account
 	tokens  []string // of the subject
 	header  []byte
 	body    []byte
@@ -175,9 +174,9 @@ func (r *request) noBody() error {
 
 // family receives the requests of one route in one account.
 type family struct {
+	*attachment
 	service *Service
 	space   *broker.Space
-	account *engine.Account // nil: JetStream is off there
 	route   route
 }
 
@@ -194,14 +193,13 @@ func (f *family) Deliver(batch []broker.Delivery) <-chan struct{} {
 			continue
 		}
 		r := &request{
-			service: f.service,
-			account: f.account,
-			tokens:  strings.Split(string(d.Subject), "."),
-			header:  append([]byte(nil), d.Header...),
-			body:    append([]byte(nil), d.Data...),
-			from:    d.From,
+			attachment: f.attachment,
+			service:    f.service,
+			tokens:     strings.Split(engine.PlainAPISubject(string(d.Subject)), "."),
+			header:     append([]byte(nil), d.Header...),
+			body:       append([]byte(nil), d.Data...),
+			from:       d.From,
 		}
-		f.service.total.Add(1)
 		if f.service.pending.Add(1) > maxPending {
 			f.service.pending.Add(-1)
 			f.reply(reply, nil, jserr.New(jserr.InsufficientResources))
@@ -242,7 +240,7 @@ func checkLevel(header []byte) error {
 func (f *family) reply(reply []byte, answer any, err error) {
 	head := head{Type: f.route.kind}
 	if err != nil {
-		f.service.failed.Add(1)
+		f.failed.Add(1)
 		head.Error = wireError(err).API()
 		answer = head
 	}
@@ -251,6 +249,7 @@ func (f *family) reply(reply []byte, answer any, err error) {
 		f.service.log.Error("encoding an answer of the JetStream API", "type", f.route.kind, "error", err)
 		return
 	}
+	f.answered.Add(1)
 	f.space.PublishOnce(broker.Msg{Subject: reply, Data: body})
 }
 

@@ -33,7 +33,8 @@ var errSourceHeader = &jserr.Error{Code: 10227, Status: 400, Description: "messa
 type Accepted struct {
 	Seq  uint64
 	Time int64 // ns UTC; never less than that of the message before
-	// Subject to store the message under: that of the publish, or what the stream's subject transform makes of it.
+	// Subject to store the message under: that of the publish, or what the stream's subject transform makes of it. It
+	// holds until the next call that changes the State.
 	Subject []byte
 	// Duplicate: nothing is to be stored, since Seq bears the same Nats-Msg-Id within the window.
 	Duplicate bool
@@ -48,10 +49,7 @@ func (s *State) Accept(p Publish, now time.Time) (Accepted, *jserr.Error) {
 	if len(p.Header) > 0 {
 		h = parseHeaders(p.Header)
 	}
-	text := p.Subject
-	if s.transform != nil {
-		text = s.transform.apply(text)
-	}
+	text := s.transformed(p.Subject)
 	switch {
 	case s.cfg.Sealed:
 		return Accepted{}, jserr.New(jserr.StreamSealed)
@@ -214,6 +212,13 @@ func (s *State) acceptedLast(of []byte) uint64 {
 }
 
 func (s *State) acceptedLastMatch(pattern []byte) uint64 {
+	if string(pattern) == everySubject {
+		// As in nats-server: the very last sequence, if its message still exists.
+		if last := s.nextSeq - 1; s.flight.len() > 0 || s.Has(last) {
+			return last
+		}
+		return 0
+	}
 	f, err := CompileFilter(string(pattern))
 	if err != nil {
 		return 0

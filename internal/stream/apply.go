@@ -46,7 +46,7 @@ type Effects struct {
 // Republish is the copy of a stored message that goes out on another subject. Its headers are those of the message and
 // Nats-Stream, Nats-Subject, Nats-Sequence, Nats-Time-Stamp and Nats-Last-Sequence.
 type Republish struct {
-	Subject     []byte // empty: nothing is republished
+	Subject     []byte // empty: nothing is republished; until Reset
 	LastSeq     uint64 // of the message's own subject before it; 0: there was none
 	HeadersOnly bool   // no data, but its size in Nats-Msg-Size
 }
@@ -54,7 +54,7 @@ type Republish struct {
 // Reset empties e and keeps its memory.
 func (e *Effects) Reset() {
 	clear(e.Removed)
-	*e = Effects{Removed: e.Removed[:0], Each: e.Each}
+	*e = Effects{Removed: e.Removed[:0], Each: e.Each, Republish: Republish{Subject: e.Republish.Subject[:0]}}
 }
 
 // All reports whether Removed lists everything.
@@ -166,8 +166,15 @@ func (s *State) appendTo(row *name, seq uint64) {
 	row.last = seq
 }
 
-// enforce removes what the new message f leaves no room for.
+// enforce removes what the new message f leaves no room for, and what it rolls up. The order is that of nats-server:
+// a rollup finds what the limits have left.
 func (s *State) enforce(f flying, row *name, e *Effects) {
+	if limit := s.cfg.MaxMsgsPer; limit > 0 {
+		for int64(row.count) > limit {
+			s.removeSeq(row.first, e, true)
+		}
+	}
+	s.enforceTotals(e)
 	switch f.rollup {
 	case rollupSubject:
 		for row.count > 1 {
@@ -178,12 +185,6 @@ func (s *State) enforce(f flying, row *name, e *Effects) {
 			s.removeSeq(s.firstSeq, e, true)
 		}
 	}
-	if limit := s.cfg.MaxMsgsPer; limit > 0 {
-		for int64(row.count) > limit {
-			s.removeSeq(row.first, e, true)
-		}
-	}
-	s.enforceTotals(e)
 }
 
 // enforceTotals removes the oldest messages beyond max_msgs and max_bytes.
@@ -198,5 +199,3 @@ func (s *State) enforceTotals(e *Effects) {
 		s.removeSeq(s.firstSeq, e, true)
 	}
 }
-
-func (s *State) republishOf(m *Message, row *name, e *Effects) {}

@@ -70,8 +70,8 @@ func checkTransforms(cfg *api.StreamConfig, _ Limits, pedantic bool) error {
 		if t.Source != "" && !subject.Valid(t.Source) {
 			return jserr.New(jserr.StreamTransformInvalidSource, "err", "invalid subject "+t.Source)
 		}
-		if _, err := newTransform(t.Source, t.Destination); err != nil {
-			return jserr.New(jserr.StreamTransformInvalidDestination, "err", err)
+		if _, err := subject.NewTransform(t.Source, t.Destination); err != nil {
+			return jserr.New(jserr.StreamTransformInvalidDestination, "err", transformFault(err))
 		}
 	}
 	if cfg.RePublish == nil {
@@ -86,7 +86,10 @@ func checkTransforms(cfg *api.StreamConfig, _ Limits, pedantic bool) error {
 			return invalid("stream configuration for republish destination forms a cycle")
 		}
 	}
-	if _, err := newTransform(r.Source, r.Destination); err != nil {
+	if r.Destination == "" { // nothing goes out
+		return nil
+	}
+	if _, err := subject.NewTransform(r.Source, r.Destination); err != nil {
 		return invalid("stream configuration for republish with transform from '%s' to '%s' not valid", r.Source, r.Destination)
 	}
 	return nil

@@ -120,6 +120,9 @@ func (m *model) accept(p modelPublish, now int64) (seq uint64, duplicate bool, r
 				last = x.seq
 			}
 		}
+		if of == ">" && last != m.next-1 {
+			last = 0
+		}
 		if p.expectSubject != fmt.Sprint(last) {
 			return 0, false, fmt.Sprintf("wrong last sequence: %d", last)
 		}
@@ -226,12 +229,6 @@ func (m *model) enforce(msgs []modelMessage, x modelMessage) (kept, removed []mo
 			}
 		}
 	}
-	switch x.rollup {
-	case "all":
-		drop(func(y modelMessage) bool { return y.seq != x.seq })
-	case "sub":
-		drop(func(y modelMessage) bool { return y.seq != x.seq && y.subject == x.subject })
-	}
 	if limit := m.cfg.MaxMsgsPer; limit > 0 {
 		n := int64(0)
 		for _, y := range msgs {
@@ -247,8 +244,15 @@ func (m *model) enforce(msgs []modelMessage, x modelMessage) (kept, removed []mo
 			return false
 		})
 	}
-	kept, more := m.enforceTotals(msgs)
-	return kept, append(removed, more...)
+	msgs, more := m.enforceTotals(msgs)
+	removed = append(removed, more...)
+	switch x.rollup {
+	case "all":
+		drop(func(y modelMessage) bool { return y.seq != x.seq })
+	case "sub":
+		drop(func(y modelMessage) bool { return y.seq != x.seq && y.subject == x.subject })
+	}
+	return msgs, removed
 }
 
 func (m *model) enforceTotals(msgs []modelMessage) (kept, removed []modelMessage) {

@@ -97,13 +97,15 @@ func (s *State) findFirst() {
 	}
 }
 
-// CheckDelete decides on the deletion of a message through the API.
-func (s *State) CheckDelete(seq uint64) *jserr.Error {
+// CheckDelete decides on the deletion of a message through the API. Errors are *jserr.Error.
+func (s *State) CheckDelete(seq uint64) error {
 	switch {
 	case s.cfg.Sealed:
 		return jserr.New(jserr.StreamSealed)
 	case s.cfg.DenyDelete:
 		return jserr.New(jserr.StreamMsgDeleteFailed, "err", "message delete not permitted")
+	case seq > s.lastSeq && s.cfg.Storage == api.FileStorage: // as nats-server's file storage answers
+		return jserr.New(jserr.StreamMsgDeleteFailed, "err", "stream store EOF")
 	case !s.Has(seq):
 		return jserr.New(jserr.SequenceNotFound, "seq", seq)
 	}
@@ -123,9 +125,9 @@ type Purge struct {
 	Upto, Keep uint64
 }
 
-// AcceptPurge decides on a purge through the API. A purge up to a sequence that is not reached yet makes the next
+// AcceptPurge decides on a purge through the API; errors are *jserr.Error. A purge up to a sequence that is not reached yet makes the next
 // message take that sequence, so messages accepted after AcceptPurge must be applied after Purge.
-func (s *State) AcceptPurge(p Purge) *jserr.Error {
+func (s *State) AcceptPurge(p Purge) error {
 	switch {
 	case p.Upto > 0 && p.Keep > 0:
 		return jserr.New(jserr.BadRequest)

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/nats-io/jsm.go/api"
+
+	"github.com/sluicemq/sluice/internal/subject"
 )
 
 // ErrSequence: a message was applied out of order.
@@ -52,8 +54,9 @@ type State struct {
 	dedup      dedup
 	virtual    virtual
 
-	transform *transform
-	republish *transform
+	transform *subject.Transform
+	republish *subject.Transform
+	scratch   []byte // for transformed subjects
 	// stray: a message may lie here whose subject the configuration's subjects do not cover.
 	stray bool
 	// edits counts changes of configuration, for what Filters remember.
@@ -74,14 +77,14 @@ func New(cfg api.StreamConfig, created time.Time) (*State, error) {
 
 // configure takes a configuration and prepares what follows from it.
 func (s *State) configure(cfg api.StreamConfig) (err error) {
-	var transform, republish *transform
+	var transform, republish *subject.Transform
 	if t := cfg.SubjectTransform; t != nil {
-		if transform, err = newTransform(t.Source, t.Destination); err != nil {
+		if transform, err = subject.NewTransform(t.Source, t.Destination); err != nil {
 			return fmt.Errorf("stream: subject transform: %w", err)
 		}
 	}
-	if r := cfg.RePublish; r != nil {
-		if republish, err = newTransform(r.Source, r.Destination); err != nil {
+	if r := cfg.RePublish; r != nil && r.Destination != "" {
+		if republish, err = subject.NewTransform(r.Source, r.Destination); err != nil {
 			return fmt.Errorf("stream: republish: %w", err)
 		}
 	}

@@ -180,11 +180,11 @@ func TestTornReads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newMem(t)
 		putBatch(t, s, testID, 0, "a")
-		torn := &tearing{Store: s, times: 2}
+		torn := &tearing{Store: s, times: tornReads - 1}
 		if b, err := ReadBatch(t.Context(), torn, testID, 0); err != nil || string(b.Body) != "a" {
 			t.Errorf("got %+v, %v", b, err)
 		}
-		torn.times = 3
+		torn.times = tornReads
 		if _, err := ReadBatch(t.Context(), torn, testID, 0); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("got %v", err)
 		}

@@ -17,7 +17,7 @@ const (
 	readTimeout = 90 * time.Second
 	// tornReads is how often an object that does not verify is read before that is believed: what arrived damaged
 	// need not be stored so.
-	tornReads = 3
+	tornReads = 5
 
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 2 * time.Second

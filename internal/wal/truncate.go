@@ -2,14 +2,14 @@ package wal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/sluicemq/sluice/internal/store"
 )
 
-// Truncate deletes the batches of a log below an offset, and whatever delayed writes have left there. It never deletes
-// a fence: should there be one below the offset, which is then the caller's error, that is an ErrCorrupt, and the last
-// batches before it stay.
+// Truncate deletes the batches of a log below an offset, and whatever delayed writes have left there. The log's fence
+// stays, even if the caller should be wrong about the offset.
 //
 // The caller has recorded durably that the log starts at before, or later, and that nobody will look below it: see
 // invariant 5. Truncate may be repeated, also after it failed half-way, when some of the batches are gone. Store
@@ -44,8 +44,12 @@ func Truncate(ctx context.Context, s store.Store, id LogID, before Offset) error
 	if err == nil && flush() {
 		for _, o := range held {
 			if o.size <= MaxFenceBytes {
-				if err = refuseFence(ctx, s, id, o.at); err != nil {
+				var fence bool
+				if fence, err = isFence(ctx, s, id, o.at); err != nil {
 					break
+				}
+				if fence {
+					continue
 				}
 			}
 			doom = append(doom, id.Key(o.at))
@@ -68,18 +72,17 @@ type object struct {
 	size int64
 }
 
-// refuseFence fails if a fence lies at an offset.
-func refuseFence(ctx context.Context, s store.Store, id LogID, at Offset) error {
-	return patiently(ctx, callTimeout, func(ctx context.Context) error {
-		h, err := readHeader(ctx, s, id, at)
-		if err != nil {
-			return err
-		}
-		if h.objectType == fenceObject {
-			return fmt.Errorf("%w: fence at %s, below the end of what is to be deleted", ErrCorrupt, id.Key(at))
-		}
-		return nil
+// isFence reports whether a fence lies at an offset.
+func isFence(ctx context.Context, s store.Store, id LogID, at Offset) (bool, error) {
+	var h header
+	err := patiently(ctx, callTimeout, func(ctx context.Context) (err error) {
+		h, err = readHeader(ctx, s, id, at)
+		return err
 	})
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil // another Truncate was faster
+	}
+	return h.objectType == fenceObject, err
 }
 
 func deleteAll(ctx context.Context, s store.Store, keys []string) error {

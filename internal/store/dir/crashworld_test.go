@@ -36,8 +36,26 @@ type crashNode struct {
 }
 
 func newCrashWorld(t *testing.T) *crashWorld {
-	w := &crashWorld{root: t.TempDir(), nodes: make(map[uint64]*crashNode), skipSync: -1}
-	return w
+	return &crashWorld{root: memoryDir(t), nodes: make(map[uint64]*crashNode), skipSync: -1}
+}
+
+// memoryDir is a t.TempDir in memory where there is one: these tests make and remove thousands of small files, and
+// nothing in them depends on the disk.
+func memoryDir(t *testing.T) string {
+	const shm = "/dev/shm"
+	if st, err := os.Stat(shm); err != nil || !st.IsDir() {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(shm, "sluice-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 func (w *crashWorld) open(t *testing.T, unnamed bool) *Store {

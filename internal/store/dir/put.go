@@ -53,33 +53,42 @@ func (s *Store) put(ctx context.Context, key string, data []byte, cond store.Con
 	return "", fmt.Errorf("the folder was removed %d times while writing", folderTries)
 }
 
-// check compares a condition with what is there. A key that a create finds taken is durably taken.
+// check compares a condition with what is there.
 func (s *Store) check(ctx context.Context, key string, cond store.Condition) error {
 	if etag, ok := cond.Match(); ok {
-		st, err := statAt(s.root, key)
-		if isMissing(err) {
-			if err = s.missing(); errors.Is(err, store.ErrNotFound) {
-				return store.ErrPrecondition
-			}
-		}
-		if err == nil && (!st.isFile() || st.etag() != etag) {
+		return s.checkVersion(key, etag)
+	}
+	return s.checkFree(ctx, key)
+}
+
+func (s *Store) checkVersion(key, etag string) error {
+	st, err := statAt(s.root, key)
+	if isMissing(err) {
+		if err = s.missing(); errors.Is(err, store.ErrNotFound) {
 			return store.ErrPrecondition
 		}
+	}
+	if err == nil && (!st.isFile() || st.etag() != etag) {
+		return store.ErrPrecondition
+	}
+	return err
+}
+
+// checkFree wants a key without an object. One that it finds is durable from then on: a create that lost has lost for
+// ever.
+func (s *Store) checkFree(ctx context.Context, key string) error {
+	f, _, err := s.open(ctx, key)
+	if err == nil {
+		_ = f.Close()
+		return store.ErrPrecondition
+	}
+	if !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	f, st, err := s.open(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		st, err = statAt(s.root, key)
-		if err == nil && st.isFolder() {
-			return s.refuseFolder(key)
-		}
-		return nil
+	if st, err := statAt(s.root, key); err == nil && st.isFolder() {
+		return s.refuseFolder(key)
 	}
-	if err != nil {
-		return err
-	}
-	_ = f.Close()
-	return store.ErrPrecondition
+	return nil
 }
 
 // refuseFolder is the error for a key that is the folder of others. A folder that a crash left empty is removed.
