@@ -52,7 +52,23 @@ func (p *Publisher) handOff() {
 			p.reroute()
 		}
 	}
+	for msg, n := range p.missed {
+		if m := &p.msgs[msg]; n == m.Receivers {
+			p.opts.Lost(m)
+		}
+	}
 	p.reset()
+}
+
+// miss counts a receiver that had gone.
+func (p *Publisher) miss(msg int) {
+	if p.opts.Lost == nil {
+		return
+	}
+	if p.missed == nil {
+		p.missed = make(map[int]int32)
+	}
+	p.missed[msg]++
 }
 
 func (p *Publisher) handTo(st *stage) {
@@ -150,6 +166,7 @@ func (p *Publisher) chooseAgain() {
 func (p *Publisher) reroute() {
 	for _, ref := range p.batch.Refused {
 		if ref.Sub.Queue() == "" {
+			p.miss(ref.Msg)
 			continue
 		}
 		if !ref.Sub.Closed() {
@@ -168,7 +185,6 @@ func (p *Publisher) reroute() {
 // taken only where there is no other, and one that might refuse too: it sees this one out of order, but the group loses
 // nothing.
 func (p *Publisher) rechoose(ref Ref) {
-	m := &p.msgs[ref.Msg]
 	to := p.routedBy(ref.Msg)
 	p.space.index.Match(to, &p.result)
 	var candidates, inOrder []target // the second are the better ones
@@ -191,9 +207,7 @@ func (p *Publisher) rechoose(ref Ref) {
 		candidates = inOrder
 	}
 	if len(candidates) == 0 {
-		if p.opts.Lost != nil {
-			p.opts.Lost(m)
-		}
+		p.miss(ref.Msg)
 		return
 	}
 	p.insert(&candidates[p.choose(len(candidates))], ref.Msg)
@@ -229,7 +243,7 @@ func (p *Publisher) reset() {
 		st.active, st.handed, st.done = false, false, 0
 	}
 	p.active = p.active[:0]
-	p.grouped, p.refused = false, nil
+	p.grouped, p.refused, p.missed = false, nil, nil
 	p.msgs, p.detours = p.msgs[:0], p.detours[:0]
 	p.staged = 0
 	p.batch.Msgs = nil

@@ -19,7 +19,7 @@ type PublisherOptions struct {
 	NoEcho bool // Self does not get what it publishes
 	// Check judges a subject when it is first seen; its answer is Route.Verdict until subscriptions or permissions change.
 	Check func(subject []byte) uint8
-	// Lost is told of a message that was staged for queue groups only and found none of their members left.
+	// Lost is told of a message that was staged, but whose receivers had all gone when it was handed over.
 	Lost func(m *proto.Pub)
 }
 
@@ -41,6 +41,7 @@ type Publisher struct {
 	staged  int
 	grouped bool                       // a message went to a queue group
 	refused map[*Subscription]struct{} // by receivers that are closing; of this chunk
+	missed  map[int]int32              // by message of this chunk: receivers that had gone
 	batch   Batch
 	gates   []<-chan struct{}
 	arena   []byte
@@ -165,6 +166,7 @@ func (p *Publisher) Stage(r *Route, m *proto.Pub) (receivers int) {
 	}
 	at := len(p.msgs)
 	p.msgs = append(p.msgs, *m)
+	p.msgs[at].Receivers = int32(n)
 	for i := range r.plain {
 		p.add(&r.plain[i], at)
 	}

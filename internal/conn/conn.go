@@ -26,16 +26,17 @@ type Conn struct {
 	nonce     string
 
 	// The read loop's own.
-	parser   proto.Parser
-	in       input
-	pub      *broker.Publisher // nil until the first publish
-	space    *broker.Space
-	origin   *broker.Origin
-	verbose  bool
-	pedantic bool
-	quiet    bool // echo is off
-	no503    bool // no_responders was not asked for
-	awaiting bool // CONNECT must come first
+	parser     proto.Parser
+	in         input
+	pub        *broker.Publisher // nil until the first publish
+	space      *broker.Space
+	origin     *broker.Origin
+	verbose    bool
+	pedantic   bool
+	complained bool // about the publish that is being read
+	quiet      bool // echo is off
+	no503      bool // no_responders was not asked for
+	awaiting   bool // CONNECT must come first
 
 	identity atomic.Pointer[account.Identity] // nil before CONNECT
 

@@ -14,6 +14,7 @@ type output struct {
 	bufs    net.Buffers // each a pooled buffer, filled one after the other
 	pending int64       // bytes in bufs, and in what the write loop is writing
 	writing bool        // somebody writes: the write loop, or a publisher directly
+	failed  bool        // a write has failed: there is no point in another
 	gate    chan struct{}
 	msgs    int64 // statistics
 	bytes   int64

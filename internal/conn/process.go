@@ -41,6 +41,9 @@ func (c *Conn) operations(t *tally) bool {
 			return false
 		}
 		op, err := c.parser.Next()
+		if c.pedantic && op == proto.OpNone && c.parser.Begun() != nil {
+			c.complain(c.parser.Begun())
+		}
 		if err != nil {
 			c.flush()
 			c.parseFailed(err)
@@ -81,6 +84,10 @@ func (c *Conn) control(op proto.Op, t *tally) bool {
 		return c.unsubscribe(c.parser.Arg)
 	case proto.OpConnect:
 		return c.connect(c.parser.Arg)
+	case proto.OpIgnore:
+		if c.verbose {
+			c.sendOK()
+		}
 	case proto.OpInfo:
 		return c.peerInfo(c.parser.Arg)
 	case proto.OpErr:
@@ -104,8 +111,9 @@ func (c *Conn) publish(pub *proto.Pub) {
 	if p == nil {
 		p = c.newPublisher()
 	}
-	if c.pedantic && !subject.ValidLiteral(pub.Subject) {
-		c.report(proto.TextInvalidPubSubject)
+	if c.pedantic {
+		c.complain(pub.Subject)
+		c.complained = false
 	}
 	route := p.Route(pub.Subject)
 	if route.Verdict != verdictAllow && !c.mayAnyhow(route.Verdict, pub) {
@@ -123,6 +131,16 @@ func (c *Conn) publish(pub *proto.Pub) {
 	if p.Stage(route, pub) == 0 && pub.ReplyLen > 0 && !c.no503 {
 		c.noResponders(pub.Subject, pub.Reply())
 	}
+}
+
+// complain tells a pedantic client of a subject that nobody should publish to, once, and as soon as its control line
+// was read. The message is published all the same.
+func (c *Conn) complain(subj []byte) {
+	if c.complained || subject.ValidLiteral(subj) {
+		return
+	}
+	c.complained = true
+	c.report(proto.TextInvalidPubSubject)
 }
 
 // Limits of waiting for receivers that are behind, per chunk: nats-server waits up to 5 ms for one receiver and 10 ms

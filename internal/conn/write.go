@@ -90,7 +90,7 @@ func (c *Conn) writeReady(fd uintptr) bool {
 func (c *Conn) writeLoop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.out.bufs) > 0 && (c.isOpen() || c.closed.flushes()) {
+	for len(c.out.bufs) > 0 && !c.out.failed && (c.isOpen() || c.closed.flushes()) {
 		bufs := c.out.bufs
 		c.out.bufs = nil
 		closing := !c.isOpen()
@@ -141,8 +141,8 @@ func (c *Conn) write(bufs net.Buffers, closing bool) (n int64, err error) {
 
 // writeFailed closes the connection. mu is held.
 func (c *Conn) writeFailed(err error, chunks int) {
+	c.out.failed = true
 	if !c.isOpen() {
-		c.closed = WriteError // nothing more to flush
 		return
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -166,8 +166,28 @@ func (c *Conn) finish() {
 	c.out.bufs = nil
 	c.out.pending = 0
 	c.openGate()
+	if c.raw != nil && c.closed != ClientClosed && c.closed.flushes() {
+		_ = c.raw.Control(drain)
+	}
 	c.nc.Close()
 	c.ended()
+}
+
+// maxDrained bounds what drain reads.
+const maxDrained = 256 << 10
+
+// drain throws away input that has arrived but was not read. A socket that is closed with unread input is reset, and a
+// client that is reset may not get to read why.
+func drain(fd uintptr) {
+	b := getBuffer(maxBuffer)
+	defer putBuffer(b)
+	for read := 0; read < maxDrained; {
+		n, err := syscall.Read(int(fd), b[:cap(b)])
+		if n <= 0 && err != syscall.EINTR {
+			return
+		}
+		read += max(n, 0)
+	}
 }
 
 // ended is called by each of the two halves of the connection when it is through. mu is held.

@@ -197,10 +197,14 @@ func (c *Consumer) settled(seq uint64, fx *Effects) {
 // settleSent settles the message that went out last without acknowledgement being asked for: it cannot be taken back
 // any more.
 func (c *Consumer) settleSent(fx *Effects) {
-	if c.unsettled != 0 {
-		c.settled(c.unsettled, fx)
-		c.unsettled = 0
+	if c.unsettled == 0 {
+		return
 	}
+	if c.opts.Retains {
+		c.undo = undo{}
+	}
+	c.settled(c.unsettled, fx)
+	c.unsettled = 0
 }
 
 func (c *Consumer) advise(fx *Effects, a Advisory) {

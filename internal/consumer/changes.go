@@ -14,6 +14,9 @@ func (c *Consumer) Removed(seq uint64, fx *Effects) {
 	if c.peek.seq == seq {
 		c.peek = peeked{}
 	}
+	if c.undo.seq == seq {
+		c.undo = undo{}
+	}
 	if seq >= c.cursor || c.skip.removed(seq) {
 		if c.numPending > 0 {
 			c.numPending--

@@ -285,7 +285,7 @@ func (c *Consumer) Skip(seq uint64, fx *Effects) {
 }
 
 // Undelivered takes a delivery back because nobody received it: the pull request is dropped, or the push consumer
-// becomes inactive until the next call of Interest, and the message stays undelivered. Called before the next Take, it
+// becomes inactive until the next call of Interest, and the message stays undelivered. Called before the next Peek, it
 // leaves no trace; later, the message waits for redelivery as if it had never gone out, and without acknowledgement
 // (AckNone) it counts as delivered.
 func (c *Consumer) Undelivered(d *Dispatch, now time.Time) {

@@ -23,6 +23,7 @@ type Account struct {
 	engine *Engine
 	name   string
 	space  *broker.Space
+	pools  pools
 
 	mu      sync.Mutex // guards what follows
 	limits  *account.JetStreamLimits
@@ -49,6 +50,7 @@ func (a *Account) setLimits(l account.JetStreamLimits) {
 	a.mu.Lock()
 	a.limits = &l
 	a.mu.Unlock()
+	a.pools.limit(l.MaxMemory, l.MaxStore)
 }
 
 func (a *Account) enabled() bool {
@@ -93,14 +95,14 @@ func (a *Account) list() []*Stream {
 func (a *Account) checkLimits() stream.Limits {
 	l := a.Limits()
 	return stream.Limits{
-		MaxBytesRequired: l.MaxBytesRequired, Duplicates: a.engine.opts.Limits.DuplicateWindow,
+		MaxBytesRequired: l.MaxBytesRequired, Duplicates: a.engine.limits.Load().DuplicateWindow,
 		MemoryMaxStreamBytes: l.MemoryMaxStreamBytes, StoreMaxStreamBytes: l.StoreMaxStreamBytes, Settles: true,
 	}
 }
 
 // consumerLimits are the tighter of the account's and the server's.
 func (a *Account) consumerLimits() consumer.Limits {
-	server := a.engine.opts.Limits
+	server := a.engine.limits.Load()
 	l := consumer.Limits{MaxAckPending: server.MaxAckPending, MaxRequestBatch: server.MaxRequestBatch}
 	if own := a.Limits().MaxAckPending; own > 0 && (l.MaxAckPending <= 0 || own < l.MaxAckPending) {
 		l.MaxAckPending = own
@@ -130,7 +132,17 @@ func (a *Account) CreateStream(ctx context.Context, asked api.StreamConfig, peda
 	}
 	go s.run()
 	body := record.StreamConfigBody{Account: a.name, Created: s.created, Config: cfg}
-	err = s.doCommitted(ctx, func() (*entry, error) { return s.configEntry(body) })
+	err = s.doCommitted(ctx, func() (*entry, error) {
+		e, err := s.configEntry(body)
+		if err == nil && s.log != nil {
+			e.then = append(e.then, func(err error) {
+				if err == nil {
+					s.controlAt = s.engine.mark(place{log: s.log.ID(), pos: e.Position})
+				}
+			})
+		}
+		return e, err
+	})
 	if err == nil {
 		err = s.subscribe(cfg)
 	}
@@ -155,16 +167,20 @@ func (a *Account) reserve(cfg api.StreamConfig) (s *Stream, isNew bool, err erro
 		}
 		return nil, false, jserr.New(jserr.StreamNameExist)
 	}
-	if err := a.overlapping(nil, cfg.Subjects); err != nil {
-		return nil, false, err
-	}
 	if a.limits != nil && a.limits.MaxStreams > 0 && len(a.streams) >= a.limits.MaxStreams {
 		return nil, false, jserr.New(jserr.MaximumStreamsLimit)
 	}
-	s, err = a.engine.newStream(a, newStreamID(), cfg, time.Now().UTC())
-	if err != nil {
+	if err := a.hold(nil, &cfg); err != nil {
 		return nil, false, err
 	}
+	if err = a.overlapping(nil, cfg.Subjects); err == nil {
+		s, err = a.engine.newStream(a, newStreamID(), cfg, time.Now().UTC())
+	}
+	if err != nil {
+		a.release(cfg.Storage, max(cfg.MaxBytes, 0))
+		return nil, false, err
+	}
+	s.held = max(cfg.MaxBytes, 0)
 	a.streams[cfg.Name] = s
 	return s, true, nil
 }
@@ -195,7 +211,9 @@ func (a *Account) UpdateStream(ctx context.Context, asked api.StreamConfig, peda
 		return nil, err
 	}
 	a.mu.Lock()
-	err = a.overlapping(s, cfg.Subjects)
+	if err = a.overlapping(s, cfg.Subjects); err == nil {
+		err = a.hold(s, &cfg)
+	}
 	if err == nil {
 		s.reserveSubjects(cfg.Subjects)
 	}
@@ -205,6 +223,7 @@ func (a *Account) UpdateStream(ctx context.Context, asked api.StreamConfig, peda
 	}
 	err = s.update(ctx, cfg)
 	s.settleSubjects()
+	a.settleHold(s)
 	if errors.Is(err, errStreamEnded) {
 		err = jserr.New(jserr.StreamNotFound)
 	}
@@ -225,6 +244,8 @@ func (a *Account) DeleteStream(ctx context.Context, name string) error {
 				s.deleted()
 			}
 		})
+		s.seal()
+		s.deleting = true // nothing of the stream follows its end
 		return e, nil
 	})
 	if errors.Is(err, errStreamEnded) {
@@ -238,6 +259,8 @@ func (a *Account) forget(s *Stream) {
 	defer a.mu.Unlock()
 	if a.streams[s.name] == s {
 		delete(a.streams, s.name)
+		a.release(s.Config().Storage, s.held)
+		s.held = 0
 	}
 }
 

@@ -38,15 +38,15 @@ var advisoryForms = map[consumer.AdvisoryKind]struct{ schema, subject string }{
 }
 
 // advise announces an event about a consumer to whoever listens.
-func (s *Stream) advise(c *Consumer, a *consumer.Advisory, now time.Time) {
+func (s *Stream) advise(a *consumer.Advisory, now time.Time) {
 	form := advisoryForms[a.Kind]
-	subj := form.subject + s.name + "." + c.name
+	subj := form.subject + s.name + "." + a.Consumer
 	if !s.account.space.HasInterest(subj) {
 		return
 	}
 	ev := consumerEvent{
 		Type: form.schema, ID: nuid.Next(), Time: now.UTC(),
-		Stream: s.name, Consumer: c.name, Domain: s.engine.opts.Domain,
+		Stream: s.name, Consumer: a.Consumer, Domain: s.engine.opts.Domain,
 		ConsumerSeq: a.ConsumerSeq, StreamSeq: a.StreamSeq, Deliveries: a.Deliveries,
 		Reason: a.Reason, Delay: a.Delay.Nanoseconds(),
 	}

@@ -85,7 +85,7 @@ func (c *Consumer) changed(now time.Time) {
 		s.pub.Publish(broker.Msg{Subject: []byte(st.To), Reply: []byte(st.Reply), Header: st.Header})
 	}
 	for i := range fx.Advisories {
-		s.advise(c, &fx.Advisories[i], now)
+		s.advise(&fx.Advisories[i], now)
 	}
 	settled, inactive := fx.Settled, fx.Inactive
 	if len(settled) > 0 {
@@ -210,7 +210,7 @@ const maxTold = 1024
 // removed is called for each message that a change of the stream removes.
 func (s *Stream) removed(r stream.Removed) {
 	s.tail.removed(r.Seq)
-	if s.effects.Count > maxTold {
+	if s.counting || s.effects.Count > maxTold {
 		return
 	}
 	for _, c := range s.interested.in(r.Subject) {

@@ -95,7 +95,7 @@ func (s *Stream) addConsumer(name string, cfg api.ConsumerConfig) (*Consumer, *e
 	limits := s.account.Limits()
 	most := s.Config().MaxConsumers
 	if most <= 0 {
-		most = s.engine.opts.Limits.MaxConsumers
+		most = s.engine.limits.Load().MaxConsumers
 	}
 	if limits.MaxConsumers > 0 && (most <= 0 || limits.MaxConsumers < most) {
 		most = limits.MaxConsumers

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicemq/sluice/internal/account"
@@ -35,6 +36,10 @@ type Options struct {
 	TailBytes int
 	// FetchBytes bounds the batches that were read again and are kept; 0 is 64 MiB.
 	FetchBytes int
+	// TrimBytes is how much the log grows before its front is looked at for what no stream needs; 0 is 64 MiB.
+	TrimBytes int
+	// Truncate lets go of the front of a log; nil: the log is never trimmed.
+	Truncate Truncator
 	// ProgressWindow is how long a consumer's progress may wait before it is handed to the log: what a crash redelivers
 	// at most. 0 is 200 ms.
 	ProgressWindow time.Duration
@@ -59,6 +64,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.FetchBytes == 0 {
 		o.FetchBytes = 64 << 20
+	}
+	if o.TrimBytes == 0 {
+		o.TrimBytes = 64 << 20
 	}
 	if o.ProgressWindow == 0 {
 		o.ProgressWindow = 200 * time.Millisecond
@@ -88,8 +96,16 @@ type Engine struct {
 	opts     Options
 	tails    *tailBudget
 	fetcher  *fetcher
+	ctx      context.Context // of what the engine does by itself; ends with stop
 	stop     context.CancelFunc
 	lostOnce sync.Once
+	trimming sync.WaitGroup
+	// logs are the node's logs in their order, the one that is written last. Fixed when Recover returns.
+	logs    []wal.LogID
+	written atomic.Int64  // bytes committed since the last look at the log's front
+	newest  atomic.Uint64 // offset of the newest batch that streams have seen committed
+	pools   pools
+	limits  atomic.Pointer[Limits]
 
 	mu       sync.Mutex // guards what follows
 	accounts map[string]*Account
@@ -103,13 +119,16 @@ func New(opts Options) (*Engine, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{
+	e := &Engine{
 		opts:     opts,
+		ctx:      ctx,
 		tails:    &tailBudget{max: opts.TailBytes},
 		fetcher:  newFetcher(ctx, opts.Store, opts.FetchBytes),
 		stop:     cancel,
 		accounts: map[string]*Account{},
-	}, nil
+	}
+	e.SetLimits(opts.MaxMemory, opts.MaxStore, opts.Limits)
+	return e, nil
 }
 
 // lost reports that the log is no longer ours, or no longer known.
@@ -158,6 +177,7 @@ func (e *Engine) account(name string) *Account {
 	a := e.accounts[name]
 	if a == nil {
 		a = &Account{engine: e, name: name, space: e.opts.Broker.Space(name), streams: map[string]*Stream{}}
+		a.pools.limit(-1, -1) // until it is enabled
 		e.accounts[name] = a
 	}
 	return a
@@ -180,12 +200,17 @@ func (e *Engine) Start() error {
 			return fmt.Errorf("engine: starting stream %s: %w", s.name, err)
 		}
 	}
+	if e.opts.Truncate != nil {
+		e.trimming.Go(func() { e.trimLoop(e.ctx) })
+	}
 	return nil
 }
 
 // Stop ends all streams: they take nothing more in, write the progress of their consumers, and are gone when it
 // returns. The log must still be open.
 func (e *Engine) Stop(ctx context.Context) error {
+	e.stop()
+	e.trimming.Wait()
 	e.mu.Lock()
 	var all []*Stream
 	for _, a := range e.accounts {
@@ -203,7 +228,6 @@ func (e *Engine) Stop(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("engine: stopping stream %s: %w", s.name, ctx.Err()))
 		}
 	}
-	e.stop()
 	return errors.Join(errs...)
 }
 

@@ -79,6 +79,7 @@ func (e *Engine) newStream(a *Account, id record.StreamID, cfg api.StreamConfig,
 	s.configured(cfg)
 	s.settleSubjects()
 	s.effects.Each = s.removed
+	s.share = s.newShare(cfg.Storage)
 	return s, nil
 }
 
@@ -253,6 +254,7 @@ func (s *Stream) deleted() {
 		c.deleted()
 	}
 	s.tail.release()
+	s.share.set(0)
 	s.end()
 }
 

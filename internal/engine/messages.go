@@ -97,8 +97,9 @@ func (s *Stream) Purge(ctx context.Context, p PurgeRequest) (purged uint64, err 
 		e.then = append(e.then, func(err error) {
 			if err == nil {
 				s.effects.Reset()
+				s.counting = true // the consumers count anew, and announce nothing
 				purged = s.state.Purge(p, &s.effects)
-				s.spread()
+				s.counting = false
 				s.purged()
 			}
 		})

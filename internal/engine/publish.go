@@ -39,7 +39,7 @@ func (s *Stream) publishWaiting(now time.Time) {
 }
 
 func (s *Stream) mayAccept() bool {
-	return s.failed == nil && len(s.unsent) == 0 && s.inFlightBytes < maxInFlightBytes
+	return s.failed == nil && !s.deleting && len(s.unsent) == 0 && s.inFlightBytes < maxInFlightBytes
 }
 
 // A store that takes nothing is waited for; publishes that are held back meanwhile are refused after stallPatience, so
@@ -64,7 +64,7 @@ func (s *Stream) refuseStalled() {
 
 // publish checks one message and makes it part of the chunk that is being built.
 func (s *Stream) publish(m *broker.Msg, now time.Time) {
-	acc, err := s.state.Accept(stream.Publish{Subject: m.Subject, Header: m.Header, Reply: m.Reply, Size: len(m.Data)}, now)
+	acc, err := s.state.Accept(stream.Publish{Subject: m.Subject, Header: m.Header, Reply: m.Reply, Size: len(m.Data), Quota: s.share.check}, now)
 	switch {
 	case err != nil:
 		s.refuse(m.Reply, err)
@@ -151,8 +151,13 @@ func (s *Stream) committed(e *entry) {
 	if e.Err != nil {
 		s.fail(e.Err)
 	}
+	if e.Err == nil && s.log != nil {
+		s.engine.written.Add(int64(len(e.Data)))
+		s.engine.newest.Store(uint64(e.Position.Offset))
+	}
 	if e.chunk != nil && e.Err == nil {
 		e.chunk.place = place{log: s.log.ID(), pos: e.Position}
+		s.noteChunk(s.engine.mark(e.chunk.place), s.now)
 		if s.asyncPersist {
 			s.tail.count(e.chunk)
 		} else {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/jsm.go/api"
+
 	"github.com/sluicemq/sluice/internal/record"
 	"github.com/sluicemq/sluice/internal/stream"
 	"github.com/sluicemq/sluice/internal/wal"
@@ -21,7 +23,14 @@ type LogRange struct {
 // nothing else runs meanwhile. A record that is not understood ends it: what cannot be read must not be lost at the
 // next rewrite.
 func (e *Engine) Recover(ctx context.Context, ranges []LogRange) error {
-	r := &recovery{engine: e, streams: map[record.StreamID]*Stream{}, deleted: map[record.StreamID]bool{}, now: time.Now()}
+	r := &recovery{
+		engine: e, now: time.Now(), streams: map[record.StreamID]*Stream{},
+		fragments: map[record.StreamID]*fragment{}, deleted: map[record.StreamID]bool{},
+	}
+	for _, lr := range ranges {
+		e.logs = append(e.logs, lr.Log)
+	}
+	e.logs = append(e.logs, e.opts.Log.ID())
 	for _, lr := range ranges {
 		err := wal.Replay(ctx, e.opts.Store, lr.Log, lr.From, lr.To, func(b *wal.Batch) error {
 			if err := r.batch(b); err != nil {
@@ -33,25 +42,65 @@ func (e *Engine) Recover(ctx context.Context, ranges []LogRange) error {
 			return err
 		}
 	}
-	for _, s := range r.streams {
+	for id, f := range r.fragments {
+		s := r.streams[id]
+		if s == nil || s.unsettled {
+			return fmt.Errorf("engine: the log has messages of the stream %s, and nothing that creates it", f.name)
+		}
+		s.recent = f.recent
 		s.now = r.now
 		s.effects.Each = s.removed
 		for _, c := range s.consumers {
 			c.machine.Resume(r.now)
 		}
+		s.count()
 	}
 	return nil
 }
 
 // recovery replays batches into streams that nobody runs yet.
+//
+// A log may have been truncated before messages whose stream it created earlier. Such messages gather in a fragment,
+// whose state has no limits, until the stream's checkpoint comes: it says which of them are there, and what the limits
+// are. What deletes or progress lies before the checkpoint is in it already.
 type recovery struct {
-	engine  *Engine
-	streams map[record.StreamID]*Stream
-	deleted map[record.StreamID]bool
-	now     time.Time
-	run     *chunk // takes the messages that follow each other in the batch
-	runOf   *Stream
-	runAt   int // where it begins in the body
+	engine    *Engine
+	streams   map[record.StreamID]*Stream
+	fragments map[record.StreamID]*fragment
+	deleted   map[record.StreamID]bool
+	now       time.Time
+	run       *chunk // takes the messages that follow each other in the batch
+	runOf     *fragment
+	runAt     int // where it begins in the body
+}
+
+// fragment is the part of a stream that takes messages. A stream that replay knows from its creation has one, too.
+type fragment struct {
+	name    string
+	state   *stream.State
+	tail    *tail
+	effects *stream.Effects
+	recent  []timedMark
+}
+
+// boundless is a configuration that takes every message and removes none.
+func boundless() api.StreamConfig {
+	return api.StreamConfig{
+		Name: "unknown", Subjects: []string{">"}, Storage: api.FileStorage, Retention: api.LimitsPolicy,
+		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPer: -1, MaxMsgSize: -1, MaxConsumers: -1, Replicas: 1,
+		Duplicates: 365 * 24 * time.Hour, DenyPurge: true,
+	}
+}
+
+func (r *recovery) newFragment(id record.StreamID) (*fragment, error) {
+	state, err := stream.New(boundless(), r.now)
+	if err != nil {
+		return nil, err
+	}
+	f := &fragment{name: fmt.Sprintf("with the id %d", id), state: state, tail: &tail{budget: r.engine.tails}, effects: &stream.Effects{}}
+	f.effects.Each = func(gone stream.Removed) { f.tail.removed(gone.Seq) }
+	r.fragments[id] = f
+	return f, nil
 }
 
 func (r *recovery) batch(b *wal.Batch) error {
@@ -63,20 +112,14 @@ func (r *recovery) batch(b *wal.Batch) error {
 			return err
 		}
 		rest = next
-		s := r.streams[rec.Stream]
-		if r.run != nil && (rec.Kind != record.Message || s != r.runOf) {
+		f := r.fragments[rec.Stream]
+		if r.run != nil && (rec.Kind != record.Message || f != r.runOf) {
 			r.endRun(b, at)
 		}
-		if s == nil && rec.Kind != record.StreamConfig {
-			if !r.deleted[rec.Stream] {
-				return fmt.Errorf("record of kind %d of stream %d, which nothing created", rec.Kind, rec.Stream)
-			}
-			continue // it was on its way when the stream was deleted
-		}
 		if rec.Kind == record.Message {
-			err = r.message(s, rec.Body, at)
+			err = r.message(f, rec, at)
 		} else {
-			err = r.control(s, rec)
+			err = r.control(b, rec)
 		}
 		if err != nil {
 			return fmt.Errorf("record of kind %d at byte %d: %w", rec.Kind, at, err)
@@ -87,55 +130,72 @@ func (r *recovery) batch(b *wal.Batch) error {
 }
 
 // message replays one message into the chunk that is being gathered.
-func (r *recovery) message(s *Stream, body []byte, at int) error {
-	m, err := record.ParseMessage(body)
+func (r *recovery) message(f *fragment, rec record.Record, at int) error {
+	if r.deleted[rec.Stream] {
+		return nil
+	}
+	m, err := record.ParseMessage(rec.Body)
 	if err != nil {
 		return err
 	}
+	if f == nil {
+		if f, err = r.newFragment(rec.Stream); err != nil {
+			return err
+		}
+	}
 	if r.run == nil {
-		r.run, r.runOf, r.runAt = &chunk{first: m.Seq}, s, at
-		s.tail.push(r.run)
+		r.run, r.runOf, r.runAt = &chunk{first: m.Seq}, f, at
+		f.tail.push(r.run)
 	}
 	if m.Seq != r.run.first+uint64(r.run.count) {
-		return fmt.Errorf("stream %s: sequence %d follows %d", s.name, m.Seq, r.run.last())
+		return fmt.Errorf("stream %s: sequence %d follows %d", f.name, m.Seq, r.run.last())
 	}
 	r.run.offsets = append(r.run.offsets, uint32(at-r.runAt))
 	r.run.count++
 	r.run.live++
-	s.effects.Reset()
-	return s.state.Apply(stream.Message{Seq: m.Seq, Time: m.Time, Subject: m.Subject, Header: m.Header, Size: len(m.Data)}, &s.effects)
+	f.effects.Reset()
+	return f.state.Apply(stream.Message{Seq: m.Seq, Time: m.Time, Subject: m.Subject, Header: m.Header, Size: len(m.Data)}, f.effects)
 }
 
 // endRun completes a chunk. Its bytes are copied out of the batch, which would otherwise be kept whole for them.
 func (r *recovery) endRun(b *wal.Batch, end int) {
-	c, s := r.run, r.runOf
+	c, f := r.run, r.runOf
 	if c == nil {
 		return
 	}
 	r.run, r.runOf = nil, nil
 	c.bytes = end - r.runAt
 	c.place = place{log: b.ID, pos: wal.Position{Epoch: b.ID.Epoch, Offset: b.Offset, Byte: uint32(r.runAt)}}
+	// By the writer's clock: it only spaces the marks, and an early one keeps more of the log, not less.
+	if n := len(f.recent); n == 0 || b.Created.Sub(f.recent[n-1].time) >= time.Second {
+		f.recent = append(f.recent, timedMark{r.engine.mark(c.place), b.Created})
+	}
 	if c.live > 0 {
 		data := append([]byte(nil), b.Body[r.runAt:end]...)
 		c.data.Store(&data)
-		s.tail.count(c)
+		f.tail.count(c)
 	}
 }
 
 // control replays a record that is not a message.
-func (r *recovery) control(s *Stream, rec record.Record) error {
-	if s != nil {
-		s.effects.Reset()
-	}
-	switch rec.Kind {
-	case record.StreamConfig:
-		return r.streamConfig(s, rec)
-	case record.StreamDelete:
-		s.account.forget(s)
-		s.tail.release()
-		delete(r.streams, rec.Stream)
-		r.deleted[rec.Stream] = true
+func (r *recovery) control(b *wal.Batch, rec record.Record) error {
+	s := r.streams[rec.Stream]
+	switch {
+	case rec.Kind == record.StreamConfig:
+		return r.streamConfig(b, s, rec)
+	case rec.Kind == record.StreamDelete:
+		r.streamDelete(s, rec.Stream)
 		return nil
+	case s == nil:
+		// It lies before the checkpoint of its stream, which has it, or behind the stream's end.
+		return nil
+	case s.unsettled && rec.Kind != record.StreamState:
+		return errors.New("a checkpoint without a state")
+	}
+	s.effects.Reset()
+	switch rec.Kind {
+	case record.StreamState:
+		return r.streamState(b, s, rec.Body)
 	case record.MessageDelete:
 		seqs, err := record.ParseSeqs(rec.Body)
 		for _, seq := range seqs {
@@ -161,7 +221,7 @@ func (r *recovery) control(s *Stream, rec record.Record) error {
 			s.forgetConsumer(c)
 		}
 		return nil
-	case record.ConsumerProgress:
+	case record.ConsumerProgress, record.ConsumerState:
 		name, delta, err := record.ParseConsumer(rec.Body)
 		if c := s.consumers[string(name)]; err == nil && c != nil && len(delta) > 0 {
 			err = c.machine.ApplyProgress(delta)
@@ -173,12 +233,14 @@ func (r *recovery) control(s *Stream, rec record.Record) error {
 
 var errUnknownRecord = errors.New("a record of an unknown kind: it was written by a newer version of Sluice")
 
-func (r *recovery) streamConfig(s *Stream, rec record.Record) error {
+// streamConfig replays the creation of a stream, a change of its configuration, or the beginning of a checkpoint.
+func (r *recovery) streamConfig(b *wal.Batch, s *Stream, rec record.Record) error {
 	var body record.StreamConfigBody
 	if err := record.ParseJSON(rec.Body, &body); err != nil {
 		return err
 	}
 	if s != nil {
+		s.effects.Reset()
 		s.configured(body.Config)
 		s.settleSubjects()
 		return s.state.UpdateConfig(body.Config, &s.effects)
@@ -191,11 +253,67 @@ func (r *recovery) streamConfig(s *Stream, rec record.Record) error {
 	if old := a.streams[s.name]; old != nil {
 		return fmt.Errorf("stream %s of account %s exists twice, with the ids %d and %d", s.name, a.name, old.id, s.id)
 	}
+	f := r.fragments[rec.Stream]
+	if f != nil {
+		s.state, s.tail, s.unsettled = f.state, *f.tail, true
+	}
 	// The consumers are told of nothing before they have been told their past.
 	s.effects.Each = func(gone stream.Removed) { s.tail.removed(gone.Seq) }
+	r.fragments[rec.Stream] = &fragment{name: s.name, state: s.state, tail: &s.tail, effects: &s.effects, recent: recentOf(f)}
+	s.controlAt = r.engine.mark(place{log: b.ID, pos: wal.Position{Epoch: b.ID.Epoch, Offset: b.Offset}})
 	a.streams[s.name] = s
 	r.streams[rec.Stream] = s
 	return nil
+}
+
+func recentOf(f *fragment) []timedMark {
+	if f == nil {
+		return nil
+	}
+	return f.recent
+}
+
+// streamState replays the state in a checkpoint. A stream that was replayed from its creation has it already. Of one
+// that was not, what the state does not list is removed, and the limits are in force from here on.
+func (r *recovery) streamState(b *wal.Batch, s *Stream, raw []byte) error {
+	st, err := record.ParseStreamState(raw)
+	if err != nil {
+		return err
+	}
+	s.controlAt = r.engine.mark(place{log: b.ID, pos: wal.Position{Epoch: b.ID.Epoch, Offset: b.Offset}})
+	if !s.unsettled && s.state.LastSeq() == st.Last {
+		return nil
+	}
+	if s.state.LastSeq() > st.Last {
+		return fmt.Errorf("stream %s: the checkpoint ends at sequence %d, before %d", s.name, st.Last, s.state.LastSeq())
+	}
+	s.unsettled = false
+	s.state.ExpireBefore(st.First, &s.effects)
+	for _, g := range st.Gaps {
+		for seq := g.First; seq <= g.Last; seq++ {
+			s.state.Delete(seq, &s.effects)
+		}
+	}
+	if s.state.LastSeq() < st.Last {
+		if s.state.Msgs() > 0 {
+			return fmt.Errorf("stream %s: the log lacks the messages from sequence %d to %d", s.name, s.state.LastSeq()+1, st.Last)
+		}
+		s.state.Purge(stream.Purge{Upto: st.Last + 1}, &s.effects)
+	}
+	return s.state.UpdateConfig(s.Config(), &s.effects)
+}
+
+// streamDelete replays the end of a stream.
+func (r *recovery) streamDelete(s *Stream, id record.StreamID) {
+	if s != nil {
+		s.account.forget(s)
+		s.tail.release()
+	} else if f := r.fragments[id]; f != nil {
+		f.tail.release()
+	}
+	delete(r.streams, id)
+	delete(r.fragments, id)
+	r.deleted[id] = true
 }
 
 func (r *recovery) consumerConfig(s *Stream, raw []byte) error {

@@ -127,7 +127,7 @@ func (s *Stream) writeProgress(now time.Time) {
 		s.appendSettled(e)
 		s.write(e)
 	}
-	if s.progressAt.IsZero() || now.Before(s.progressAt) || s.failed != nil {
+	if s.progressAt.IsZero() || now.Before(s.progressAt) || s.failed != nil || s.deleting {
 		return
 	}
 	data, records := s.progressRecords(nil)

@@ -40,6 +40,7 @@ type Stream struct {
 	inbox   *inbox
 	done    chan struct{} // closed when the owner has ended
 	facts
+	held int64 // of max_bytes, in the pools; guarded by the account's mu
 
 	subsMu sync.Mutex                      // guards subs
 	subs   map[string]*broker.Subscription // by subject
@@ -69,6 +70,7 @@ type Stream struct {
 	progress     []byte // scratch
 	failed       error  // the log is lost: nothing is acknowledged any more
 	ended        bool
+	share        share
 
 	mail           delivery
 	nextPublish    int // first of mail.publishes that is not accepted yet
@@ -81,7 +83,12 @@ type Stream struct {
 	waiting        map[*chunk][]func(error)
 	gate           <-chan struct{}
 	gateUntil      time.Time
-	progressAt     time.Time // when consumers' progress is to be written; zero: none is pending
+	controlAt      mark        // from where on in the log the control records are complete
+	recent         []timedMark // where the messages of the dedup window lie
+	unsettled      bool        // in recovery: its checkpoint's state has not come yet
+	counting       bool        // a purge is under way
+	deleting       bool        // its last record is on its way
+	progressAt     time.Time   // when consumers' progress is to be written; zero: none is pending
 }
 
 // Name of the stream.
@@ -184,6 +191,7 @@ func (s *Stream) turn(now time.Time) {
 	s.runTimers(now)
 	s.deliver(now)
 	s.writeProgress(now)
+	s.count()
 	if gate := s.pub.Flush(); gate != nil && s.gate == nil {
 		s.gate, s.gateUntil = gate, now.Add(gatePatience)
 	}

@@ -25,8 +25,10 @@ type world struct {
 	store  store.Store
 	epoch  wal.Epoch
 	ranges []LogRange
+	from   wal.Offset // where the log that is written begins, after a trim
 	opts   Options
 	walOpt wal.Options
+	limits account.JetStreamLimits // of the account
 
 	broker  *broker.Broker
 	log     *wal.Log
@@ -41,7 +43,8 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, store: st, walOpt: wal.Options{LazyWindow: step / 10}}
+	return &world{t: t, store: st, walOpt: wal.Options{LazyWindow: step / 10},
+		limits: account.JetStreamLimits{MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1}}
 }
 
 // start starts an engine that continues what the earlier ones left.
@@ -64,7 +67,7 @@ func (w *world) start() {
 	if err := w.engine.Recover(w.t.Context(), w.ranges); err != nil {
 		w.t.Fatal(err)
 	}
-	w.account = w.engine.Enable("A", account.JetStreamLimits{MaxStreams: -1, MaxConsumers: -1})
+	w.account = w.engine.Enable("A", w.limits)
 	if err := w.engine.Start(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -75,11 +78,12 @@ func (w *world) start() {
 func (w *world) crash() {
 	w.t.Helper()
 	id := w.log.ID()
-	end, _, err := wal.FenceLog(w.t.Context(), w.store, id, 0, wal.Fence{Node: "n", Epoch: w.epoch + 1, Heirs: []string{"n"}})
+	end, _, err := wal.FenceLog(w.t.Context(), w.store, id, w.from, wal.Fence{Node: "n", Epoch: w.epoch + 1, Heirs: []string{"n"}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.ranges = append(w.ranges, LogRange{Log: id, From: 0, To: end})
+	w.ranges = append(w.ranges, LogRange{Log: id, From: w.from, To: end})
+	w.from = 0
 	w.end()
 }
 
@@ -261,5 +265,7 @@ func (b *blocking) through(n int) {
 		b.gate <- struct{}{}
 	}
 }
+
+func listAfter(key string) store.ListOptions { return store.ListOptions{StartAfter: key} }
 
 const step = 300 * time.Millisecond

@@ -252,21 +252,39 @@ type crasher struct {
 	calls int
 }
 
+// call makes a request, or not. The mutex is not held meanwhile: requests may wait.
 func (c *crasher) call(op func()) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.left == 0 {
+	if c.left > 0 {
+		c.left--
+		c.calls++
+	} else {
+		c.mu.Unlock()
 		return errCrashed
 	}
-	c.left--
-	c.calls++
-	if c.left > 0 || c.answerless {
+	last := c.left == 0
+	c.mu.Unlock()
+	if !last || c.answerless {
 		op()
 	}
-	if c.left == 0 {
+	// A request that was under way when the process died is not answered either.
+	if last || c.crashed() {
 		return errCrashed
 	}
 	return nil
+}
+
+func (c *crasher) crashed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left == 0
+}
+
+// crash kills the process now.
+func (c *crasher) crash() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = 0
 }
 
 func (c *crasher) Get(ctx context.Context, key string) (o store.Object, err error) {

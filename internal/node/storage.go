@@ -82,7 +82,8 @@ func openStorage(ctx context.Context, n *Node, opts *config.Options) (_ *storage
 			MaxAckPending: opts.JetStream.Limits.MaxAckPending, MaxRequestBatch: opts.JetStream.Limits.MaxRequestBatch,
 			DuplicateWindow: opts.JetStream.Limits.DuplicateWindow, MaxConsumers: max(opts.JetStream.Limits.DefaultMaxConsumers, 0),
 		},
-		Lost: n.lost,
+		Truncate: st.truncate,
+		Lost:     n.lost,
 	})
 	if err != nil {
 		return nil, err
@@ -107,7 +108,10 @@ func walOptions(st *storage, opts *config.Options, registry prometheus.Registere
 	w := wal.Options{
 		Store: st.store, ID: wal.LogID{Kind: wal.WriteAhead, Node: st.head.Node(), Epoch: st.head.Epoch()},
 		Rate: opts.Store.CommitRate, Burst: opts.Store.CommitBurst, MaxBatchBytes: opts.Store.BatchBytes,
-		LazyWindow: lazyWindow, Registerer: registry, Logger: log,
+		// However long the store is away, what it did with a batch can be found out when it is back; until then
+		// publishers are refused, and nothing is acknowledged.
+		ResolveTimeout: -1,
+		LazyWindow:     lazyWindow, Registerer: registry, Logger: log,
 	}
 	if strings.HasPrefix(opts.Store.URL, "s3:") {
 		if w.Rate == 0 {
@@ -142,6 +146,15 @@ func (st *storage) serve(n *Node) error {
 	}
 	st.started = true
 	return st.engine.Start()
+}
+
+// truncate makes a log begin at an offset: the head says so durably before anything is deleted.
+func (st *storage) truncate(ctx context.Context, log wal.LogID, before wal.Offset) error {
+	err := st.head.Update(ctx, func(h *head.Head) { h.Advance(log.Node, log.Epoch, before) })
+	if err != nil {
+		return fmt.Errorf("noting the start of the log: %w", err)
+	}
+	return wal.Truncate(ctx, st.store, log, before)
 }
 
 // close writes everything out and gives the node's place up.

@@ -50,13 +50,14 @@ type Parser struct {
 	buf      []byte
 	pos      int
 	need     int
+	begun    []byte
 	skipping Op // its verb was read, the rest of its line is being thrown away
 	scratch  []byte
 }
 
 // Feed gives the parser its next chunk: what Rest left over, and what came after it. The parser may rewrite it.
 func (p *Parser) Feed(chunk []byte) {
-	p.buf, p.pos, p.need = chunk, 0, 0
+	p.buf, p.pos, p.need, p.begun = chunk, 0, 0, nil
 }
 
 // Rest is the input that waits for more.
@@ -64,6 +65,10 @@ func (p *Parser) Rest() []byte { return p.buf[p.pos:] }
 
 // Need is how long Rest must at least become for Next to get on, as far as is known; 0 is not known.
 func (p *Parser) Need() int { return p.need }
+
+// Begun is the subject of a publish whose control line is sound, but whose payload is not all there or, after an error,
+// does not end where it should; otherwise nil.
+func (p *Parser) Begun() []byte { return p.begun }
 
 // Next finds the next operation. OpNone without an error means that the chunk holds no further whole operation.
 // After an error the parser is of no more use.
@@ -282,6 +287,7 @@ func (p *Parser) pub(b []byte, start int, hpub bool) (Op, error) {
 	if p.MaxPayload >= 0 && a.size > p.MaxPayload {
 		return OpNone, fmt.Errorf("%w: %d vs %d", ErrMaxPayload, a.size, p.MaxPayload)
 	}
+	p.begun = a.subject
 	whole := end + a.size + 2
 	if len(b) < whole {
 		if len(b) > end+a.size && b[end+a.size] != '\r' {
@@ -308,6 +314,7 @@ func (p *Parser) pub(b []byte, start int, hpub bool) (Op, error) {
 		DataOff:   int32(end - wire),
 	}
 	p.pos += whole
+	p.begun = nil
 	return OpPub, nil
 }
 

@@ -9,6 +9,7 @@ type Pub struct {
 	ReplyLen  int32 // the reply's length: it begins Wire
 	HeaderLen int32 // 0: no header
 	DataOff   int32 // where header and payload begin in Wire
+	Receivers int32 // set by the broker: how many it was staged for
 }
 
 // Reply gives the reply subject; empty: none.

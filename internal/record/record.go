@@ -38,6 +38,9 @@ const (
 	ConsumerState Kind = 9
 	// Expire removes messages by age: uvarint, the first sequence that stays.
 	Expire Kind = 10
+	// StreamState is what there is of a stream at this place in the log: see StreamStateBody. It follows a StreamConfig
+	// in a checkpoint, before which the log may have been truncated.
+	StreamState Kind = 11
 )
 
 // StreamID names one incarnation of a stream: random, never reused, so that records of a deleted stream of the same

@@ -21,6 +21,9 @@ type Publish struct {
 	Header  []byte // a whole NATS header block, or empty
 	Reply   []byte // where the acknowledgement goes, or empty
 	Size    int    // of the data, in bytes
+	// Quota, when set, decides whether there is room outside the stream for a message of this subject and size, as Bytes
+	// counts it. It is asked about a publish that passed every check but those of discard: new.
+	Quota func(subject []byte, size uint64) *jserr.Error
 }
 
 // fastBatchReply ends the reply subjects of fast batch publishing, which no stream allows yet.
@@ -91,6 +94,11 @@ func (s *State) Accept(p Publish, now time.Time) (Accepted, *jserr.Error) {
 		}
 	}
 	size := s.accounted(len(text), len(p.Header), p.Size)
+	if p.Quota != nil {
+		if err := p.Quota(text, size); err != nil {
+			return Accepted{}, err
+		}
+	}
 	if s.cfg.Discard == api.DiscardNew {
 		if err := s.checkRoom(s.names.find(text), size, len(h.rollup) > 0); err != nil {
 			return Accepted{}, err
@@ -176,12 +184,16 @@ func (s *State) checkScheduler(text []byte, h *headers) *jserr.Error {
 	return jserr.New(jserr.MessageSchedulesDisabled)
 }
 
+// rollsUp reports whether a message may remove the ones before it. What counts is the configuration at the time when
+// the message is applied, so that a replay decides alike.
+func (s *State) rollsUp() bool { return s.cfg.RollupAllowed && !s.cfg.DenyPurge }
+
 func (s *State) checkRollup(h *headers) (rollup, *jserr.Error) {
 	roll := parseRollup(h.rollup)
 	switch {
 	case roll == rollupNone:
 		return roll, nil
-	case !s.cfg.RollupAllowed || s.cfg.DenyPurge:
+	case !s.rollsUp():
 		return roll, jserr.New(jserr.StreamRollupFailed, "err", "rollup not permitted")
 	case roll == rollupInvalid:
 		value := string(bytes.ToLower(h.rollup))

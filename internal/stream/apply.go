@@ -110,13 +110,16 @@ func (s *State) land(m *Message) (flying, error) {
 		if f.hasID {
 			s.lastID = append(s.lastID, parseHeaders(m.Header).msgID...)
 		}
+		if !s.rollsUp() {
+			f.rollup = rollupNone
+		}
 		return f, nil
 	}
 	f := flying{seq: m.Seq, size: s.accounted(len(m.Subject), len(m.Header), m.Size)}
 	s.lastID = s.lastID[:0]
 	if len(m.Header) > 0 {
 		h := parseHeaders(m.Header)
-		if s.cfg.RollupAllowed && !s.cfg.DenyPurge {
+		if s.rollsUp() {
 			f.rollup = parseRollup(h.rollup)
 		}
 		if len(h.msgID) > 0 {

@@ -29,6 +29,7 @@ type remembered struct {
 // 32 bytes and its share of the index, however long it is.
 type dedup struct {
 	window    int64        // ns; 0: off
+	most      int          // ids at most
 	ring      []remembered // a power of two
 	head      uint64
 	tail      uint64
@@ -60,7 +61,7 @@ func (d *dedup) add(id digest, seq uint64, time int64) {
 	if d.window <= 0 {
 		return
 	}
-	if d.len() >= maxRemembered {
+	if d.len() >= d.most {
 		d.forget()
 		d.forgotten++
 	}

@@ -18,6 +18,8 @@ type inFlight struct {
 	head      uint32   // position of the oldest
 	tail      uint32   // position behind the newest
 	rollups   int      // messages in flight that roll up
+	bytes     uint64   // of all of them
+	ignore    bool     // rollups are not allowed
 	rolledAll uint64   // sequence of the newest in flight that rolls up the whole stream, or 0
 }
 
@@ -41,7 +43,8 @@ func (q *inFlight) push(f flying) uint32 {
 	*q.at(q.tail) = f
 	ref := q.tail + 1
 	q.tail = (q.tail + 1) & positionMask
-	if f.rollup != rollupNone {
+	q.bytes += f.size
+	if f.rollup != rollupNone && !q.ignore {
 		q.rollups++
 		if f.rollup == rollupAll {
 			q.rolledAll = f.seq
@@ -62,7 +65,8 @@ func (q *inFlight) grow() {
 func (q *inFlight) pop() (f flying, ref uint32) {
 	f, ref = *q.at(q.head), q.head+1
 	q.head = (q.head + 1) & positionMask
-	if f.rollup != rollupNone {
+	q.bytes -= f.size
+	if f.rollup != rollupNone && !q.ignore {
 		q.rollups--
 		if f.seq == q.rolledAll {
 			q.rolledAll = 0
@@ -72,4 +76,17 @@ func (q *inFlight) pop() (f flying, ref uint32) {
 		q.ring = nil // a burst is over
 	}
 	return f, ref
+}
+
+// countRollups counts again after a change of the configuration: rollups do nothing while they are not allowed.
+func (q *inFlight) countRollups(allowed bool) {
+	q.rollups, q.rolledAll, q.ignore = 0, 0, !allowed
+	for pos := q.head; pos != q.tail && allowed; pos = (pos + 1) & positionMask {
+		if f := q.at(pos); f.rollup != rollupNone {
+			q.rollups++
+			if f.rollup == rollupAll {
+				q.rolledAll = f.seq
+			}
+		}
+	}
 }

@@ -115,7 +115,7 @@ func (m *model) accept(p modelPublish, now int64) (seq uint64, duplicate bool, r
 			of = p.ofSubject
 		}
 		var last uint64
-		for _, x := range rollUp(accepted) {
+		for _, x := range m.rollUp(accepted) {
 			if subject.Match(x.subject, of) {
 				last = x.seq
 			}
@@ -204,7 +204,10 @@ func (m *model) room(p modelPublish, size uint64) string {
 }
 
 // rollUp leaves out what a later message rolls up.
-func rollUp(msgs []modelMessage) []modelMessage {
+func (m *model) rollUp(msgs []modelMessage) []modelMessage {
+	if !m.cfg.RollupAllowed {
+		return msgs
+	}
 	var kept []modelMessage
 	for _, x := range msgs {
 		switch x.rollup {
@@ -246,6 +249,9 @@ func (m *model) enforce(msgs []modelMessage, x modelMessage) (kept, removed []mo
 	}
 	msgs, more := m.enforceTotals(msgs)
 	removed = append(removed, more...)
+	if !m.cfg.RollupAllowed {
+		return msgs, removed
+	}
 	switch x.rollup {
 	case "all":
 		drop(func(y modelMessage) bool { return y.seq != x.seq })

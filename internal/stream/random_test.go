@@ -46,6 +46,34 @@ func TestThinningOut(t *testing.T) {
 	}
 }
 
+// TestPurgeEverything purges thousands of messages while others are in flight.
+func TestPurgeEverything(t *testing.T) {
+	r := newRandomRun(t, 5)
+	r.cfg.MaxMsgs, r.cfg.MaxBytes, r.cfg.MaxMsgsPer, r.cfg.MaxAge = -1, -1, 3, 0
+	r.cfg.Discard, r.cfg.DiscardNewPer, r.cfg.RollupAllowed, r.cfg.MaxMsgSize = api.DiscardNew, false, true, -1
+	r.start()
+	for i := range clearFrom + 200 {
+		r.compareAccept(modelPublish{subject: fmt.Sprint("a.", i), data: 1})
+		r.apply()
+	}
+	for range 50 {
+		r.publish()
+	}
+	r.effects.Reset()
+	r.purgeBy(Purge{})
+	r.compare("the purge")
+	for i := 0; len(r.model.flight) > 0; i++ {
+		r.effects.Reset()
+		r.apply()
+		r.compare("applying")
+		if i%2 == 0 {
+			r.publish()
+		}
+	}
+	r.checkSnapshot()
+	r.checkReplay()
+}
+
 func (r *randomRun) fill(n int) {
 	for i := range n {
 		r.now = r.now.Add(time.Duration(r.rng.Int64N(int64(time.Second))))
@@ -308,6 +336,10 @@ func (r *randomRun) purge() string {
 	case 1:
 		p.Keep = r.rng.Uint64N(4)
 	}
+	return r.purgeBy(p)
+}
+
+func (r *randomRun) purgeBy(p Purge) string {
 	if err := r.state.AcceptPurge(p); err != nil {
 		r.t.Fatal(err)
 	}
@@ -323,8 +355,7 @@ func (r *randomRun) purge() string {
 func (r *randomRun) update() string {
 	cfg := r.randomConfig()
 	cfg.Storage, cfg.FirstSeq = r.model.cfg.Storage, r.model.cfg.FirstSeq
-	// What was accepted as a rollup stays one, and the window of ids is not part of the comparison.
-	cfg.RollupAllowed, cfg.Duplicates = r.model.cfg.RollupAllowed, r.model.cfg.Duplicates
+	cfg.Duplicates = r.model.cfg.Duplicates // the model's memory of ids knows one window
 	cfg.MaxAge = r.model.cfg.MaxAge
 	cfg, err := CheckUpdate(r.model.cfg, cfg)
 	if err != nil {

@@ -191,13 +191,41 @@ func (p Purge) uptoOrEnd() uint64 {
 	return p.Upto
 }
 
+// clearFrom is how many messages are worth a new, empty index rather than being taken out one by one.
+const clearFrom = 1024
+
 // removeBelow removes every message whose sequence is less than seq.
 func (s *State) removeBelow(seq uint64, e *Effects) (n uint64) {
+	if seq > s.lastSeq && s.log.live >= clearFrom {
+		return s.clear(e)
+	}
 	for s.log.live > 0 && s.firstSeq < seq {
 		s.removeSeq(s.firstSeq, e, false)
 		n++
 	}
 	return n
+}
+
+// clear removes every message at once: what is in flight moves to a new table of subjects, and the old index goes as a
+// whole.
+func (s *State) clear(e *Effects) uint64 {
+	log, old := s.log, s.names
+	s.log, s.bytes, s.visible = messages{}, 0, 0
+	s.postings, s.freePostings = paged[posting]{}, nil
+	s.names = names{freed: old.freed + 1}
+	s.names.init()
+	s.stray, s.virtual.stale = false, true
+	for pos := s.flight.head; pos != s.flight.tail; pos = (pos + 1) & positionMask {
+		f := s.flight.at(pos)
+		f.subject = s.intern(old.text(f.subject))
+		s.names.row(f.subject).flight = pos + 1
+	}
+	s.findFirst()
+	for c, ok := log.first(); ok; c, ok = log.after(c) {
+		b, r := log.at(c)
+		e.add(Removed{Seq: b.base + uint64(r.offset), Subject: old.text(r.subject), Size: uint64(r.size), Place: b.placeOf(c.row)})
+	}
+	return log.live
 }
 
 // skipTo makes seq the next sequence of an empty stream.
@@ -246,6 +274,7 @@ func (s *State) UpdateConfig(cfg api.StreamConfig, e *Effects) error {
 	if s.stray || !coveredBy(old.Subjects, cfg.Subjects) {
 		s.findStray()
 	}
+	s.flight.countRollups(s.rollsUp())
 	s.enforceTotals(e)
 	if limit := cfg.MaxMsgsPer; limit > 0 && (old.MaxMsgsPer <= 0 || limit < old.MaxMsgsPer) {
 		s.enforcePerSubject(limit, e)

@@ -78,11 +78,14 @@ func (s *State) virtualOldest(id subjectID) uint64 {
 // forecast counts what an accepted message, not yet in the queue, is going to change.
 func (s *State) forecast(f *flying) {
 	s.refreshVirtual()
-	count := s.virtualCount(f.subject)
+	count, roll := s.virtualCount(f.subject), f.rollup
+	if !s.rollsUp() {
+		roll = rollupNone
+	}
 	switch {
-	case f.rollup == rollupAll:
+	case roll == rollupAll:
 		s.virtual.msgs, s.virtual.bytes, count = 0, 0, 0
-	case f.rollup == rollupSubject:
+	case roll == rollupSubject:
 		s.virtual.msgs -= int64(count)
 		s.virtual.bytes -= int64(s.virtualBytes(f.subject, count))
 		count = 0
@@ -137,7 +140,7 @@ func (s *State) replayFlight() {
 		row.flight, q.tail, q.rolledAll = f.previous, pos, rolledAll
 		s.forecast(f)
 		row.flight = newest
-		if f.rollup == rollupAll {
+		if f.rollup == rollupAll && !q.ignore {
 			rolledAll = f.seq
 		}
 	}

@@ -65,7 +65,7 @@ type State struct {
 
 // New makes the state of a new stream. cfg is as CheckConfig returned it.
 func New(cfg api.StreamConfig, created time.Time) (*State, error) {
-	s := &State{created: created.UTC()}
+	s := &State{created: created.UTC(), dedup: dedup{most: maxRemembered}}
 	s.names.init()
 	if err := s.configure(cfg); err != nil {
 		return nil, err
@@ -124,6 +124,9 @@ func (s *State) Msgs() uint64 { return s.log.live }
 // Bytes is their size as NATS accounts it: data, header, subject and a fixed part a message.
 func (s *State) Bytes() uint64 { return s.bytes }
 
+// AcceptedBytes is Bytes and what is accepted and not visible yet.
+func (s *State) AcceptedBytes() uint64 { return s.bytes + s.flight.bytes }
+
 // NumSubjects counts the subjects of visible messages.
 func (s *State) NumSubjects() int { return s.visible }
 
@@ -135,6 +138,9 @@ func (s *State) AcceptedSeq() uint64 { return s.nextSeq - 1 }
 
 // InFlight counts the messages that are accepted and not yet visible.
 func (s *State) InFlight() int { return s.flight.len() }
+
+// Forgotten counts the message ids that were forgotten before their window ended, since there were more than 4,194,304.
+func (s *State) Forgotten() uint64 { return s.dedup.forgotten }
 
 // accounted is the size of a message as the storage type counts it in NATS: file storage writes 30 bytes around a
 // message, and 4 more where it has a header; memory storage counts 16.

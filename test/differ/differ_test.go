@@ -18,7 +18,7 @@ var (
 
 // TestDifferential is the fuzzer. For a long run: go test ./differ -run Differential -duration 1h -timeout 2h
 func TestDifferential(t *testing.T) {
-	search(t, rig.StartReference(t, "-n", "a"), rig.StartSluice(t, rig.DirStore(t), "-n", "b"))
+	search(t, rig.StartReference(t, "-n", "a"), rig.StartSluice(t, rig.DirStore(t)))
 }
 
 // TestReferenceWithItself makes sure that the comparison leaves out what one server does differently each time.

@@ -68,6 +68,9 @@ func S3Store(t testing.TB) Store {
 	}
 }
 
+// nodeName is the same for every start, since it says whose log on the store a server continues.
+const nodeName = "node-1"
+
 // StartSluice starts the server under test with JetStream on the store. The test fails if it does not start, or if it
 // has died by itself when the test ends.
 func StartSluice(t testing.TB, store Store, args ...string) *process.Server {
@@ -79,7 +82,7 @@ func StartSluice(t testing.TB, store Store, args ...string) *process.Server {
 func SluiceConfig(t testing.TB, store Store, args ...string) process.Config {
 	t.Helper()
 	return process.Config{
-		Binary: SluiceBinary(t), Args: append(append([]string{"-js"}, store.Args...), args...), Env: store.Env, Dir: t.TempDir(),
+		Binary: SluiceBinary(t), Args: append(append([]string{"-js", "-n", nodeName}, store.Args...), args...), Env: store.Env, Dir: t.TempDir(),
 		StartTimeout: 30 * time.Second,
 	}
 }

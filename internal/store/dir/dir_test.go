@@ -81,7 +81,7 @@ func TestObjectIsPlainFile(t *testing.T) {
 func TestETagsDiffer(t *testing.T) {
 	s := open(t, Options{})
 	seen := make(map[string]bool)
-	for range 300 {
+	for range 150 {
 		etag := put(t, s, "key", "same", store.Always())
 		if seen[etag] {
 			t.Fatalf("ETag %s stands for two versions", etag)

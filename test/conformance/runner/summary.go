@@ -104,16 +104,19 @@ func summarize(w io.Writer, suite, resultsPath, baselinePath string, chosen sele
 	}
 	fmt.Fprintf(w, "%s: %d of %d tests passed (%.1f%%); left out: %d that start no server, %d not passing on the reference\n",
 		suite, all.passed, all.total, 100*float64(all.passed)/float64(max(all.total, 1)), noServer, notPassing)
-	for title, m := range map[string]map[string]*tally{"package": byPackage, "class": byClass} {
-		for _, key := range slices.Sorted(maps.Keys(m)) {
-			fmt.Fprintf(w, "  %-8s %-20s %4d of %4d\n", title, key, m[key].passed, m[key].total)
-		}
-	}
+	printTallies(w, "package", byPackage)
+	printTallies(w, "class", byClass)
 	slices.Sort(failed)
 	for _, f := range failed {
 		fmt.Fprintln(w, "   ", f)
 	}
 	return nil
+}
+
+func printTallies(w io.Writer, title string, m map[string]*tally) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		fmt.Fprintf(w, "  %-8s %-20s %4d of %4d\n", title, key, m[key].passed, m[key].total)
+	}
 }
 
 func statuses(path string) (map[string]string, error) {
