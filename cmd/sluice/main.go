@@ -61,6 +61,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		{"serve", "run the server (the default)", serve},
+		{"wal dump", "print what lies in a store's logs; see sluice wal dump --help", walDump},
 		{"version", "print the version", func(env environment, _ []string) int {
 			fmt.Fprintln(env.stdout, version.Line())
 			return exitOK

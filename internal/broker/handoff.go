@@ -21,8 +21,13 @@ func (p *Publisher) HandOff() {
 	if len(p.msgs) > 0 {
 		p.handOff()
 	}
-	p.arena = p.arena[:0]
+	if p.arena = p.arena[:0]; cap(p.arena) > maxKeptArena {
+		p.arena = nil
+	}
 }
+
+// maxKeptArena bounds what a publisher keeps for the messages of its next chunk.
+const maxKeptArena = 64 << 10
 
 // Gates gives all the gates since ForgetGates or Flush. The slice holds until the next of them.
 func (p *Publisher) Gates() []<-chan struct{} { return p.gates }
@@ -52,9 +57,11 @@ func (p *Publisher) handOff() {
 			p.reroute()
 		}
 	}
-	for msg, n := range p.missed {
-		if m := &p.msgs[msg]; n == m.Receivers {
-			p.opts.Lost(m)
+	if len(p.missed) > 0 {
+		for i := range p.msgs {
+			if m := &p.msgs[i]; p.missed[i] == m.Receivers {
+				p.opts.Lost(m)
+			}
 		}
 	}
 	p.reset()
@@ -86,16 +93,11 @@ func (p *Publisher) handTo(st *stage) {
 	if gate != nil {
 		p.gate(gate)
 	}
-	if cap(refs) <= maxKeptRefs || len(p.active) == 1 {
-		st.refs = refs[:0]
-	}
+	st.refs = giveBack(refs, keptRefs, &refScratch)
 }
 
 // few is the most receivers of a chunk that count as few.
-const few = 2
-
-// maxKeptRefs bounds what a stage keeps for the next chunk where there are several.
-const maxKeptRefs = 4 << 10
+const few = 32
 
 // gate notes a gate, once.
 func (p *Publisher) gate(gate <-chan struct{}) {
@@ -114,7 +116,7 @@ const maxGates = 64
 
 // deliver is for receivers that are no outlets: the server's own.
 func (p *Publisher) deliver(to Receiver, refs []Ref) (gate <-chan struct{}) {
-	batch := make([]Delivery, 0, len(refs))
+	batch := p.deliveries[:0]
 	for _, ref := range refs {
 		if ref.Sub.Closed() {
 			p.batch.Refused = append(p.batch.Refused, ref)
@@ -122,10 +124,15 @@ func (p *Publisher) deliver(to Receiver, refs []Ref) (gate <-chan struct{}) {
 		}
 		batch = append(batch, Delivery{Msg: msgOf(&p.msgs[ref.Msg]), Sub: ref.Sub, From: p.opts.Origin})
 	}
-	if len(batch) == 0 {
-		return nil
+	p.deliveries = nil
+	if len(batch) > 0 {
+		gate = to.Deliver(batch)
 	}
-	return to.Deliver(batch)
+	clear(batch)
+	if cap(batch) <= largeScratch {
+		p.deliveries = batch
+	}
+	return gate
 }
 
 // chooseAgain takes messages of queue groups away from members that have gone, or have reached their limit, since they
@@ -239,26 +246,44 @@ func (p *Publisher) insert(t *target, at int) {
 
 // reset makes ready for the next chunk.
 func (p *Publisher) reset() {
+	width := len(p.active)
 	for _, st := range p.active {
 		st.active, st.handed, st.done = false, false, 0
 	}
 	p.active = p.active[:0]
 	p.grouped, p.refused, p.missed = false, nil, nil
-	p.msgs, p.detours = p.msgs[:0], p.detours[:0]
+	p.msgs, p.detours = giveBack(p.msgs, keptMsgs, &msgScratch), p.detours[:0]
 	p.staged = 0
 	p.batch.Msgs = nil
-	if len(p.stages) > p.limit {
-		p.forget()
+	if len(p.stages) > max(p.sweepAt, minSweep) {
+		p.sweep(width)
 	}
 }
 
-// forget drops all routes and stages, and with them receivers that are gone. The limit follows the need, so that a
-// wide fan-out does not forget at every chunk.
+// minSweep is how many receivers a publisher remembers without looking whether they are still there.
+const minSweep = 64
+
+// sweep forgets everything when most of the receivers are gone, or when there are too many.
+func (p *Publisher) sweep(width int) {
+	gone := 0
+	for _, st := range p.stages {
+		if st.outlet != nil && st.outlet.Gone() {
+			gone++
+		}
+	}
+	if 2*gone > len(p.stages) || len(p.stages) > max(maxStages, 4*width) {
+		p.forget()
+		return
+	}
+	p.sweepAt = min(2*len(p.stages), max(maxStages, 4*width))
+}
+
+// forget drops all routes and stages, and with them receivers that are gone.
 func (p *Publisher) forget() {
 	p.routes = routes{}
 	p.last = nil
 	p.spare = Route{}
 	p.result = subject.Result[*Subscription]{}
-	p.limit = max(minStages, 2*len(p.stages))
 	p.stages = nil
+	p.sweepAt = 0
 }

@@ -54,6 +54,8 @@ func (s *outletSink) DeliverStaged(b *Batch) <-chan struct{} {
 	return s.gate
 }
 
+func (s *outletSink) Gone() bool { return s.closed }
+
 func (s *outletSink) Remaining(sub *Subscription) uint64 {
 	if sub.Limit() == 0 {
 		return 1 << 40

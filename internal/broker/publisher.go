@@ -33,19 +33,20 @@ type Publisher struct {
 	spare  Route  // for subjects that are not in the cache
 	result subject.Result[*Subscription]
 
-	stages  map[Receiver]*stage
-	limit   int // of stages, before they are forgotten
-	active  []*stage
-	msgs    []proto.Pub
-	detours []detour // for some of msgs, in order
-	staged  int
-	grouped bool                       // a message went to a queue group
-	refused map[*Subscription]struct{} // by receivers that are closing; of this chunk
-	missed  map[int]int32              // by message of this chunk: receivers that had gone
-	batch   Batch
-	gates   []<-chan struct{}
-	arena   []byte
-	random  rand.PCG
+	stages     map[Receiver]*stage
+	sweepAt    int // how many stages there may be before sweep looks at them
+	active     []*stage
+	msgs       []proto.Pub
+	detours    []detour // for some of msgs, in order
+	staged     int
+	grouped    bool                       // a message went to a queue group
+	refused    map[*Subscription]struct{} // by receivers that are closing; of this chunk
+	missed     map[int]int32              // by message of this chunk: receivers that had gone
+	batch      Batch
+	deliveries []Delivery // memory for the next batch
+	gates      []<-chan struct{}
+	arena      []byte
+	random     rand.PCG
 }
 
 // stage collects what a chunk holds for one receiver.
@@ -58,15 +59,15 @@ type stage struct {
 	done   int  // in a hand-off: one more than the last message that it was handed
 }
 
-// minStages is how many receivers a publisher remembers at least.
-const minStages = 256
+// maxStages is how many receivers a publisher remembers, unless a single chunk goes to more than a quarter of that.
+const maxStages = 1024
 
 // NewPublisher makes a publisher for the server itself.
 func (s *Space) NewPublisher() *Publisher { return s.NewPublisherFor(PublisherOptions{}) }
 
 // NewPublisherFor makes a publisher.
 func (s *Space) NewPublisherFor(opts PublisherOptions) *Publisher {
-	p := &Publisher{space: s, opts: opts, limit: minStages}
+	p := &Publisher{space: s, opts: opts}
 	p.random.Seed(rand.Uint64(), rand.Uint64())
 	return p
 }
@@ -99,7 +100,7 @@ func (p *Publisher) copy(m Msg) proto.Pub {
 	need := len(m.Subject) + len(m.Reply) + len(m.Header) + len(m.Data) + 32
 	if cap(p.arena)-len(p.arena) < need {
 		// What is staged keeps the old arena alive.
-		p.arena = make([]byte, 0, max(need, min(2*cap(p.arena), 64<<10), 1<<10))
+		p.arena = make([]byte, 0, max(need, min(2*cap(p.arena), maxKeptArena), 1<<10))
 	}
 	a := p.arena
 	start := len(a)
@@ -142,12 +143,11 @@ func (p *Publisher) lookUp(subj []byte) *Route {
 	hash := subject.Hash(subj)
 	r := p.routes.find(hash, subj)
 	switch {
-	case r == nil && p.routes.secondTime(hash):
-		r = p.routes.enter(hash, subj)
-		p.fill(r)
 	case r == nil:
-		r = &p.spare
-		r.subject = append(r.subject[:0], subj...)
+		if r = p.routes.enter(hash, subj); r == nil {
+			r = &p.spare
+			r.subject = append(r.subject[:0], subj...)
+		}
 		p.fill(r)
 	case r.epoch != p.epoch && (r.policy != p.space.policy.Load() || !r.stamp.Holds()):
 		p.fill(r)
@@ -165,6 +165,9 @@ func (p *Publisher) Stage(r *Route, m *proto.Pub) (receivers int) {
 		return 0
 	}
 	at := len(p.msgs)
+	if at == cap(p.msgs) {
+		p.msgs = grow(p.msgs, keptMsgs, &msgScratch)
+	}
 	p.msgs = append(p.msgs, *m)
 	p.msgs[at].Receivers = int32(n)
 	for i := range r.plain {
@@ -184,6 +187,9 @@ func (p *Publisher) add(t *target, at int) {
 	if !st.active {
 		st.active = true
 		p.active = append(p.active, st)
+	}
+	if len(st.refs) == cap(st.refs) {
+		st.refs = grow(st.refs, keptRefs, &refScratch)
 	}
 	st.refs = append(st.refs, Ref{Sub: t.sub, Msg: at})
 	p.staged++

@@ -20,8 +20,8 @@ type Delivery struct {
 // server itself. Its dynamic type must be comparable: a pointer.
 type Receiver interface {
 	// Deliver hands over all the messages that one chunk of one publisher staged for this receiver, in the order of
-	// publication. It runs on the publisher's goroutine, so it never waits: it copies what it keeps and returns. A
-	// receiver that is behind returns a gate: a channel that is closed when it has caught up or is gone. The publisher
+	// publication. It runs on the publisher's goroutine, so it never waits: it copies what it keeps, since the batch and
+	// all that it points to are used again, and returns. A receiver that is behind returns a gate: a channel that is closed when it has caught up or is gone. The publisher
 	// waits for it a bounded time before it reads on, which is how back-pressure reaches a client.
 	Deliver(batch []Delivery) (gate <-chan struct{})
 }
@@ -35,6 +35,8 @@ type Outlet interface {
 	DeliverStaged(b *Batch) (gate <-chan struct{})
 	// Remaining gives how many more messages a subscription with a limit takes.
 	Remaining(sub *Subscription) uint64
+	// Gone reports whether the outlet has ended.
+	Gone() bool
 }
 
 // Filter is a receiver that must not get certain messages of its own subscriptions: permissions that deny a part of

@@ -35,11 +35,12 @@ type group struct{ members []target }
 const (
 	ways      = 4
 	minRoutes = 16
+	minSeen   = 256
 	maxRoutes = 4096
 )
 
-// routes is a set-associative cache. A subject enters it when it is seen for the second time, so that a publisher
-// that never repeats a subject does not churn memory.
+// routes is a set-associative cache. Where a subject could enter only at another's expense, or by making the cache
+// larger, it must have been seen before, so that a publisher that never repeats a subject does not churn memory.
 type routes struct {
 	slots []*Route
 	seen  []uint32 // hashes seen once, directly mapped
@@ -50,8 +51,7 @@ func (c *routes) find(hash uint64, subj []byte) *Route {
 	if c.slots == nil {
 		return nil
 	}
-	set := c.set(hash)
-	for _, r := range set {
+	for _, r := range c.set(hash) {
 		if r != nil && r.hash == hash && bytes.Equal(r.subject, subj) {
 			return r
 		}
@@ -67,7 +67,7 @@ func (c *routes) set(hash uint64) []*Route {
 // secondTime notes a subject and reports whether it was noted before.
 func (c *routes) secondTime(hash uint64) bool {
 	if c.seen == nil {
-		c.seen = make([]uint32, minRoutes)
+		c.seen = make([]uint32, max(minSeen, len(c.slots)))
 	}
 	s := &c.seen[int(hash)&(len(c.seen)-1)]
 	h := uint32(hash>>32) | 1
@@ -78,18 +78,22 @@ func (c *routes) secondTime(hash uint64) bool {
 	return false
 }
 
-// enter gives the route to fill for a new subject, which may be one that another subject has to give up.
+// enter gives the route to fill for a new subject: a new one, or one that another subject gives up. It is nil for a
+// subject that may not enter yet.
 func (c *routes) enter(hash uint64, subj []byte) *Route {
 	if c.slots == nil {
 		c.slots = make([]*Route, minRoutes)
 	}
-	for {
+	for asked := false; ; asked = true {
 		set := c.set(hash)
 		for i := range set {
 			if set[i] == nil {
 				set[i] = &Route{hash: hash, subject: bytes.Clone(subj)}
 				return set[i]
 			}
+		}
+		if !asked && !c.secondTime(hash) {
+			return nil
 		}
 		if len(c.slots) < maxRoutes {
 			c.grow()
@@ -105,7 +109,7 @@ func (c *routes) enter(hash uint64, subj []byte) *Route {
 func (c *routes) grow() {
 	old := c.slots
 	c.slots = make([]*Route, 2*len(old))
-	c.seen = make([]uint32, len(c.slots))
+	c.seen = nil
 	for _, r := range old {
 		if r == nil {
 			continue

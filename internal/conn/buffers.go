@@ -2,36 +2,36 @@ package conn
 
 import "sync"
 
-// Buffers come in size classes, each a factor of four apart, and are shared by all connections for reading and
-// writing.
+// Buffers come in size classes and are shared by all connections for reading and writing.
 const (
 	minBuffer  = 1 << 10
 	pageBuffer = 4 << 10
 	maxBuffer  = 64 << 10 // of an ordinary read or a piece of output; larger ones hold one large payload
-	maxPooled  = 16 << 20
-	sizeStep   = 2 // bits
 )
 
-var pools [8]sync.Pool // of *[]byte boxes: 1 KiB, 4 KiB, … 16 MiB
+var bufferSizes = [...]int{
+	minBuffer, pageBuffer, 16 << 10, maxBuffer, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20,
+}
+
+// pools hold boxes with free buffers, by class.
+var pools [len(bufferSizes)]sync.Pool
 
 // boxes carry slices through a sync.Pool without allocating.
 var boxes = sync.Pool{New: func() any { return new([]byte) }}
 
-// class gives the smallest class that holds n bytes, and its size; a class of -1 is not pooled.
-func class(n int) (c, size int) {
-	size = minBuffer
-	for c = 0; c < len(pools); c++ {
+// class gives the smallest class that holds n bytes; -1 is none, and such a buffer is not pooled.
+func class(n int) int {
+	for c, size := range bufferSizes {
 		if n <= size {
-			return c, size
+			return c
 		}
-		size <<= sizeStep
 	}
-	return -1, n
+	return -1
 }
 
 // getBuffer gives an empty buffer of at least that capacity.
 func getBuffer(n int) []byte {
-	c, size := class(n)
+	c := class(n)
 	if c < 0 {
 		return make([]byte, 0, n)
 	}
@@ -41,13 +41,13 @@ func getBuffer(n int) []byte {
 		boxes.Put(box)
 		return b[:0]
 	}
-	return make([]byte, 0, size)
+	return make([]byte, 0, bufferSizes[c])
 }
 
 // putBuffer takes a buffer back that getBuffer gave; nobody may use it any more.
 func putBuffer(b []byte) {
-	c, size := class(cap(b))
-	if c < 0 || size != cap(b) {
+	c := class(cap(b))
+	if c < 0 || bufferSizes[c] != cap(b) {
 		return
 	}
 	box := boxes.Get().(*[]byte)

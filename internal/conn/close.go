@@ -50,6 +50,9 @@ func stop(t **time.Timer) {
 	}
 }
 
+// subsPerTurn is how many subscriptions a connection takes back before it lets others have their turn.
+const subsPerTurn = 512
+
 // cleanup is the end of the read loop: nobody finds the connection any more.
 func (c *Conn) cleanup() {
 	c.srv.turn()
@@ -65,8 +68,12 @@ func (c *Conn) cleanup() {
 		subs = append(subs, sub)
 	}
 	c.mu.Unlock()
-	for _, sub := range subs {
+	for i, sub := range subs {
 		c.space.Unsubscribe(sub)
+		if i%subsPerTurn == subsPerTurn-1 {
+			c.srv.turnOver()
+			c.srv.turn()
+		}
 	}
 	c.srv.remove(c)
 	c.mu.Lock()

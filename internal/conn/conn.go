@@ -33,10 +33,11 @@ type Conn struct {
 	origin     *broker.Origin
 	verbose    bool
 	pedantic   bool
-	complained bool // about the publish that is being read
-	quiet      bool // echo is off
-	no503      bool // no_responders was not asked for
-	awaiting   bool // CONNECT must come first
+	complained bool      // about the publish that is being read
+	violation  time.Time // when one was logged last
+	quiet      bool      // echo is off
+	no503      bool      // no_responders was not asked for
+	awaiting   bool      // CONNECT must come first
 
 	identity atomic.Pointer[account.Identity] // nil before CONNECT
 

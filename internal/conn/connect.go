@@ -103,7 +103,10 @@ func (c *Conn) join(id *account.Identity) bool {
 		c.close(MaxAccountConnectionsExceeded)
 		return false
 	}
-	c.space = c.srv.options().Broker.Space(id.Account.Name)
+	space := c.srv.options().Broker.Space(id.Account.Name)
+	c.mu.Lock()
+	c.space = space
+	c.mu.Unlock()
 	c.setIdentity(id)
 	c.parser.MaxPayload = int(c.maxPayload.Load())
 	c.origin = &broker.Origin{
@@ -120,9 +123,16 @@ func (c *Conn) setIdentity(id *account.Identity) {
 	if old == nil || old.Rights != id.Rights {
 		c.responses = newResponses(id.Rights)
 	}
-	c.maxSubs = lower(id.Account.MaxSubscriptions, orNone(c.srv.options().MaxSubscriptions))
-	c.maxPayload.Store(int32(lower(int(id.Account.MaxPayload), int(c.srv.options().MaxPayload))))
+	c.limit(id.Account)
 	c.mu.Unlock()
+}
+
+// limit takes over the limits of an account, as far as they are below those of the server. mu is held, or nobody else
+// knows the connection.
+func (c *Conn) limit(a *account.Account) {
+	o := c.srv.options()
+	c.maxSubs = lower(a.MaxSubscriptions, orNone(o.MaxSubscriptions))
+	c.maxPayload.Store(int32(lower(int(a.MaxPayload), int(o.MaxPayload))))
 }
 
 // lower gives the lower of two limits, of which a negative one is none.

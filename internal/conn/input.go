@@ -2,7 +2,6 @@ package conn
 
 import (
 	"io"
-	"syscall"
 	"time"
 )
 
@@ -20,8 +19,12 @@ type input struct {
 // readWaiter is a connection that can wait for input without holding a buffer.
 type readWaiter interface{ WaitReadable() error }
 
-// slowToShrink is how many small reads in a row shrink the buffer.
-const slowToShrink = 4
+const (
+	// growth is the factor from one size of ordinary buffers to the next.
+	growth = 4
+	// slowToShrink is how many small reads in a row shrink the buffer.
+	slowToShrink = 4
+)
 
 // release gives the buffer back.
 func (in *input) release() {
@@ -66,11 +69,11 @@ func (c *Conn) adapt() {
 	in := &c.in
 	switch {
 	case len(in.buf) == cap(in.buf) && in.want < maxBuffer:
-		in.want <<= sizeStep
+		in.want *= growth
 		in.slow = 0
-	case in.n < in.want>>sizeStep && in.want > minBuffer:
+	case in.n < in.want/growth && in.want > minBuffer:
 		if in.slow++; in.slow >= slowToShrink {
-			in.want >>= sizeStep
+			in.want /= growth
 			in.slow = 0
 		}
 	default:
@@ -88,7 +91,7 @@ func (c *Conn) prepare() {
 	have := len(in.buf)
 	need := max(in.want, have+1)
 	if n := c.parser.Need(); n > need {
-		need = min(n, max(need, 4*have))
+		need = min(n, max(need, growth*have))
 	}
 	if cap(in.buf) >= need {
 		return
@@ -104,21 +107,13 @@ func (c *Conn) prepare() {
 func (c *Conn) tryRead(fd uintptr) bool {
 	in := &c.in
 	c.prepare()
-	for {
-		n, err := syscall.Read(int(fd), in.buf[len(in.buf):cap(in.buf)])
-		switch err {
-		case nil:
-			in.n = n
-			return true
-		case syscall.EINTR:
-			continue
-		case syscall.EAGAIN:
-			c.park()
-			return false
-		}
-		in.n, in.err = 0, err
-		return true
+	n, again, err := readFD(fd, in.buf[len(in.buf):cap(in.buf)])
+	if again {
+		c.park()
+		return false
 	}
+	in.n, in.err = n, err
+	return true
 }
 
 // park gives up what an idle connection need not hold.

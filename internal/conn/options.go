@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,7 @@ type Options struct {
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer // nil: none
 	Trace     bool                  // log every operation, at LevelTrace
+	MaxTraced int                   // bytes of header and payload that the trace shows of a message; 0: all
 
 	ServerID   string // INFO server_id
 	ServerName string
@@ -63,7 +65,8 @@ type Options struct {
 	MaxPingsOut      int           // unanswered pings before a connection counts as stale; 2
 	WriteDeadline    time.Duration // for one write; 10 s
 	NoHeaders        bool
-	// NoFastProducerStall does without waiting for a receiver that is behind.
+	// NoFastProducerStall does without waiting for a receiver that is behind: it gets no messages of other clients until
+	// it has caught up, as in nats-server.
 	NoFastProducerStall bool
 	// LongFirstPing waits the whole ping interval before the first ping too.
 	LongFirstPing bool
@@ -84,6 +87,7 @@ func (o *Options) setDefaults() {
 	def(&o.LameDuckDuration, DefaultLameDuckDuration)
 	def(&o.LameDuckGrace, DefaultLameDuckGrace)
 	def(&o.MaxClosed, DefaultMaxClosed)
+	def(&o.GoVersion, runtime.Version())
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

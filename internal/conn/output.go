@@ -1,9 +1,12 @@
 package conn
 
 import (
+	"bytes"
+	"fmt"
 	"math"
 	"net"
 	"strconv"
+	"time"
 
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/proto"
@@ -16,52 +19,30 @@ type output struct {
 	writing bool        // somebody writes: the write loop, or a publisher directly
 	failed  bool        // a write has failed: there is no point in another
 	gate    chan struct{}
-	msgs    int64 // statistics
+	ended   []*broker.Subscription // by their limit, in the batch that is being written
+	msgs    int64                  // statistics
 	bytes   int64
 
-	// Of whoever writes directly, see tryWrite.
+	// Of whoever writes: see tryWrite.
 	ready   func(fd uintptr) bool
 	direct  []byte
 	written int
+	limited bool // a deadline was set
 }
 
 // DeliverStaged writes a chunk's messages into the output.
 func (c *Conn) DeliverStaged(b *broker.Batch) (gate <-chan struct{}) {
 	c.mu.Lock()
-	if !c.isOpen() {
+	if !c.isOpen() || c.out.gate != nil && b.From != nil && c.srv.options().NoFastProducerStall {
 		c.mu.Unlock()
 		b.Refused = append(b.Refused, b.Refs...)
 		return nil
 	}
-	before := c.out.pending
-	var ended []*broker.Subscription
-	msgs, bytes := int64(0), int64(0)
-	for i := range b.Refs {
-		ref := &b.Refs[i]
-		sub := ref.Sub
-		if sub.Closed() {
-			b.Refused = append(b.Refused, *ref)
-			continue
-		}
-		if limit := sub.Limit(); limit > 0 {
-			if sub.Delivered >= limit {
-				b.Refused = append(b.Refused, *ref)
-				continue
-			}
-			if sub.Delivered+1 == limit {
-				ended = append(ended, sub)
-			}
-		}
-		sub.Delivered++
-		m := &b.Msgs[ref.Msg]
-		if c.responses != nil && m.ReplyLen > 0 {
-			c.responses.expect(m.Reply())
-		}
-		msgs++
-		bytes += c.writeMsg(sub, m)
-	}
-	c.out.msgs += msgs
-	c.out.bytes += bytes
+	before, msgs, size := c.out.pending, c.out.msgs, c.out.bytes
+	c.writeBatch(b)
+	msgs, size = c.out.msgs-msgs, c.out.bytes-size
+	ended, space := c.out.ended, c.space
+	c.out.ended = nil
 	for _, sub := range ended {
 		delete(c.subs, sid(sub))
 	}
@@ -75,10 +56,86 @@ func (c *Conn) DeliverStaged(b *broker.Batch) (gate <-chan struct{}) {
 		c.mu.Unlock()
 	}
 	for _, sub := range ended {
-		c.space.Unsubscribe(sub)
+		space.Unsubscribe(sub)
 	}
-	c.srv.stats.delivered(msgs, bytes)
+	c.last.Store(time.Now().UnixNano())
+	c.srv.stats.delivered(msgs, size)
 	return gate
+}
+
+// writeBatch appends messages to the output, and what cannot be taken to b.Refused. mu is held.
+func (c *Conn) writeBatch(b *broker.Batch) {
+	special := c.responses != nil || c.srv.tracing()
+	var (
+		last  *broker.Subscription // of the message before, of which this is known:
+		tag   string
+		plain bool // it is open and has no limit
+		buf   []byte
+		size  int
+	)
+	buf = c.tail()
+	msgs := 0
+	for i := range b.Refs {
+		ref := &b.Refs[i]
+		if ref.Sub != last {
+			last, tag = ref.Sub, ref.Sub.Tag()
+			plain = !last.Closed() && last.Limit() == 0
+		}
+		if !plain && !c.take(last) {
+			b.Refused = append(b.Refused, *ref)
+			continue
+		}
+		last.Delivered++
+		msgs++
+		m := &b.Msgs[ref.Msg]
+		verb := "MSG "
+		if m.HeaderLen > 0 {
+			verb = "HMSG "
+		}
+		n := len(verb) + len(m.Subject) + len(tag) + len(m.Wire)
+		if n > cap(buf)-len(buf) || special || m.HeaderLen > 0 && !c.headers {
+			c.setTail(buf)
+			size += c.writeMsg(last, m)
+			buf = c.tail()
+			continue
+		}
+		buf = append(buf, verb...)
+		buf = append(buf, m.Subject...)
+		buf = append(buf, tag...)
+		buf = append(buf, m.Wire...)
+		c.out.pending += int64(n)
+		size += m.Size()
+	}
+	c.setTail(buf)
+	c.out.msgs += int64(msgs)
+	c.out.bytes += int64(size)
+}
+
+// take reports whether a subscription takes one more message. The one that reaches the limit ends it.
+func (c *Conn) take(sub *broker.Subscription) bool {
+	limit := sub.Limit()
+	if sub.Closed() || limit > 0 && sub.Delivered >= limit {
+		return false
+	}
+	if sub.Delivered+1 == limit {
+		c.out.ended = append(c.out.ended, sub)
+	}
+	return true
+}
+
+// tail is the last buffer, which is being filled.
+func (c *Conn) tail() []byte {
+	if n := len(c.out.bufs); n > 0 {
+		return c.out.bufs[n-1]
+	}
+	return nil
+}
+
+// setTail puts the last buffer back after something was appended.
+func (c *Conn) setTail(b []byte) {
+	if n := len(c.out.bufs); n > 0 {
+		c.out.bufs[n-1] = b
+	}
 }
 
 // Remaining gives how many more messages a subscription takes before it ends.
@@ -95,42 +152,48 @@ func (c *Conn) Remaining(sub *broker.Subscription) uint64 {
 	return limit - min(limit, sub.Delivered)
 }
 
+// Gone reports whether the connection is closed.
+func (c *Conn) Gone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.isOpen()
+}
+
 // Deliver is never called: a connection is an outlet.
 func (c *Conn) Deliver([]broker.Delivery) (gate <-chan struct{}) { return nil }
 
-// writeMsg appends a message, and gives the size of its header and payload. mu is held.
-func (c *Conn) writeMsg(sub *broker.Subscription, m *proto.Pub) int64 {
+// writeMsg appends a message of any kind and size, and gives the size of its header and payload. mu is held.
+func (c *Conn) writeMsg(sub *broker.Subscription, m *proto.Pub) int {
+	if c.responses != nil && m.ReplyLen > 0 {
+		c.responses.expect(m.Reply())
+	}
 	verb := "MSG "
 	if m.HeaderLen > 0 {
-		if !c.headers {
-			return c.writeStripped(sub, m)
-		}
 		verb = "HMSG "
 	}
-	tag := sub.Tag()
-	n := len(verb) + len(m.Subject) + len(tag) + len(m.Wire)
-	c.out.pending += int64(n)
-	if n <= pageBuffer {
-		b := c.room(n)
-		d := *b
-		d = append(d, verb...)
-		d = append(d, m.Subject...)
-		d = append(d, tag...)
-		*b = append(d, m.Wire...)
-	} else {
-		line := len(verb) + len(m.Subject) + len(tag)
-		b := c.room(line)
-		d := *b
-		d = append(d, verb...)
-		d = append(d, m.Subject...)
-		*b = append(d, tag...)
-		c.spread(m.Wire)
+	if c.srv.tracing() {
+		c.traceOut(verb, sub, m)
 	}
-	return int64(m.Size())
+	if m.HeaderLen > 0 && !c.headers {
+		return c.writeStripped(sub, m)
+	}
+	tag := sub.Tag()
+	line := len(verb) + len(m.Subject) + len(tag)
+	c.out.pending += int64(line + len(m.Wire))
+	whole := line + len(m.Wire)
+	if whole > pageBuffer {
+		whole = line // the rest may be cut
+	}
+	b := c.room(whole)
+	*b = append(*b, verb...)
+	*b = append(*b, m.Subject...)
+	*b = append(*b, tag...)
+	c.spread(m.Wire)
+	return m.Size()
 }
 
 // writeStripped is for a client that does not understand headers: it gets the payload alone.
-func (c *Conn) writeStripped(sub *broker.Subscription, m *proto.Pub) int64 {
+func (c *Conn) writeStripped(sub *broker.Subscription, m *proto.Pub) int {
 	data, tag := m.Data(), sub.Tag()
 	n := 4 + len(m.Subject) + len(tag) + int(m.ReplyLen) + 1 + 20
 	b := c.room(n)
@@ -147,7 +210,7 @@ func (c *Conn) writeStripped(sub *broker.Subscription, m *proto.Pub) int64 {
 	c.out.pending += int64(len(*b) - start + len(data) + 2)
 	c.spread(data)
 	c.spread([]byte("\r\n"))
-	return int64(len(data))
+	return len(data)
 }
 
 // room gives the last buffer, with space for n more bytes, or a new one. Buffers grow with what is queued, so that an
@@ -159,7 +222,7 @@ func (c *Conn) room(n int) *[]byte {
 		if cap(*b)-len(*b) >= n {
 			return b
 		}
-		n = max(n, min(4*cap(*b), maxBuffer))
+		n = max(n, min(growth*cap(*b), maxBuffer))
 	}
 	c.out.bufs = append(bufs, getBuffer(n))
 	return &c.out.bufs[len(c.out.bufs)-1]
@@ -199,6 +262,9 @@ func (c *Conn) sendErr(text string) { c.answer(proto.AppendErr(nil, text)) }
 func (c *Conn) put(b []byte) (start bool) {
 	if !c.isOpen() {
 		return false
+	}
+	if c.srv.tracing() {
+		c.trace("->>", fmt.Sprintf("[%s]", bytes.TrimRight(b, " \r\n")))
 	}
 	before := c.out.pending
 	c.out.pending += int64(len(b))

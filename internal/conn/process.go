@@ -36,6 +36,7 @@ func (c *Conn) process() bool {
 
 // operations runs the operations of a chunk.
 func (c *Conn) operations(t *tally) bool {
+	traced := c.srv.tracing()
 	for {
 		if c.awaiting && !c.firstOperation() {
 			return false
@@ -48,6 +49,9 @@ func (c *Conn) operations(t *tally) bool {
 			c.flush()
 			c.parseFailed(err)
 			return false
+		}
+		if traced {
+			c.traceIn(op)
 		}
 		switch op {
 		case proto.OpPub:

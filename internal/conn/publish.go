@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/sluicemq/sluice/internal/account"
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/proto"
 	"github.com/sluicemq/sluice/internal/subject"
@@ -20,6 +22,9 @@ const (
 
 // newPublisher makes the publisher at the first publish: most connections only subscribe.
 func (c *Conn) newPublisher() *broker.Publisher {
+	if c.origin == nil { // there was no CONNECT
+		c.origin = &broker.Origin{ID: c.id, Account: account.DefaultName, Host: c.host, Kind: "Client"}
+	}
 	c.pub = c.space.NewPublisherFor(broker.PublisherOptions{
 		Origin: c.origin,
 		Self:   c,
@@ -79,12 +84,24 @@ func reservedReply(reply []byte) bool {
 
 func (c *Conn) publishViolation(subj []byte) {
 	c.report(fmt.Sprintf("Permissions Violation for Publish to %q", subj))
-	c.srv.options().Log.Error(fmt.Sprintf("%s - Publish Violation - Subject %q", c.label(), subj))
+	c.logViolation("Publish Violation - Subject %q", subj)
 }
 
 func (c *Conn) replyViolation(reply []byte) {
 	c.report(fmt.Sprintf("Permissions Violation for Publish with Reply of %q", reply))
-	c.srv.options().Log.Error(fmt.Sprintf("%s - Publish Violation - Reply %q", c.label(), reply))
+	c.logViolation("Publish Violation - Reply %q", reply)
+}
+
+// violationsEvery is how often a connection's violations are logged: a client may commit one with every message.
+const violationsEvery = time.Second
+
+func (c *Conn) logViolation(format string, args ...any) {
+	now := time.Now()
+	if now.Sub(c.violation) < violationsEvery {
+		return
+	}
+	c.violation = now
+	c.srv.options().Log.Error(c.label() + " - " + fmt.Sprintf(format, args...))
 }
 
 // lost is told of a message whose receivers all went before it was handed over.

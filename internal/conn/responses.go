@@ -21,10 +21,12 @@ type response struct {
 	n  int
 }
 
-// Bounds between prunings, as in nats-server.
 const (
+	// Bounds between prunings, as in nats-server.
 	responsesToPrune = 4096
 	pruneEvery       = time.Second
+	// maxResponses bounds the requests that a client may still answer. Beyond it some are forgotten.
+	maxResponses = 64 << 10
 )
 
 func newResponses(r *account.Rights) *responses {
@@ -66,6 +68,12 @@ func (r *responses) prune(now time.Time) {
 		if r.spent(p, now, p.n >= r.limit.MaxMsgs) {
 			delete(r.pending, subj)
 		}
+	}
+	for subj := range r.pending {
+		if len(r.pending) <= maxResponses-responsesToPrune {
+			break
+		}
+		delete(r.pending, subj)
 	}
 	r.added, r.pruned = 0, now
 }

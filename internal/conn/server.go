@@ -38,6 +38,7 @@ type Server struct {
 	lame      bool           // lame duck mode: nobody new is let in
 	stopped   bool
 	past      ring
+	departed  map[string]AccountStats // what closed connections leave behind, by account
 }
 
 // New makes a server. It accepts nobody until Serve or InProcessConn is called.
@@ -48,10 +49,11 @@ func New(opts Options) (*Server, error) {
 	}
 	s := &Server{
 		done:      make(chan struct{}),
-		turns:     make(chan struct{}, max(minTurns, runtime.GOMAXPROCS(0))),
+		turns:     make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		listeners: make(map[net.Listener]struct{}),
 		conns:     make(map[uint64]*Conn),
 		accounts:  make(map[string]int),
+		departed:  make(map[string]AccountStats),
 		past:      ring{size: max(opts.MaxClosed, 0)},
 	}
 	s.opts.Store(&opts)
@@ -70,12 +72,18 @@ func New(opts Options) (*Server, error) {
 // options gives the options as of the last Reload.
 func (s *Server) options() *Options { return s.opts.Load() }
 
-// minTurns is how many connections may at least be busy at the same time with coming or going.
-const minTurns = 4
-
-// turn waits until the connection may come in or leave. When ten thousand do so at once, those that are there already
-// share the processors with a few of them, not with all.
-func (s *Server) turn() { s.turns <- struct{}{} }
+// turn waits until the connection may come in or leave. When ten thousand do so at once they take half of the
+// processors and no more, so that the others see to those that are there already: a processor that is never idle looks
+// for input on other connections every 10 ms only.
+func (s *Server) turn() {
+	select {
+	case s.turns <- struct{}{}:
+	default:
+		s.turns <- struct{}{}
+		// Whoever gave up its turn made this goroutine the next to run here; let the others have theirs.
+		runtime.Gosched()
+	}
+}
 
 func (s *Server) turnOver() { <-s.turns }
 
@@ -98,7 +106,9 @@ func (s *Server) Serve(l net.Listener) error {
 		nc, err := l.Accept()
 		if err == nil {
 			delay = minDelay
+			s.turn()
 			s.start(nc, false)
+			s.turnOver()
 			continue
 		}
 		s.mu.Lock()
@@ -173,7 +183,6 @@ func (s *Server) newConn(nc net.Conn, inProcess bool) *Conn {
 		verbose:   true,
 		pedantic:  true,
 		no503:     true,
-		maxSubs:   orNone(s.options().MaxSubscriptions),
 		halves:    2,
 	}
 	c.awaiting = s.options().Directory.AuthRequired()
@@ -182,7 +191,7 @@ func (s *Server) newConn(nc net.Conn, inProcess bool) *Conn {
 	}
 	c.account = account.DefaultName
 	c.counted = true
-	c.maxPayload.Store(s.options().MaxPayload)
+	c.limit(s.options().Directory.Default())
 	c.parser.MaxControlLine = int(s.options().MaxControlLine)
 	c.touch(now, false)
 	c.try, _ = nc.(tryWriter)
@@ -192,7 +201,7 @@ func (s *Server) newConn(nc net.Conn, inProcess bool) *Conn {
 			c.port, _ = strconv.Atoi(port)
 		}
 	}
-	if sc, ok := nc.(syscall.Conn); ok {
+	if sc, ok := nc.(syscall.Conn); ok && rawIO {
 		if raw, err := sc.SyscallConn(); err == nil {
 			c.raw = raw
 			c.in.ready, c.out.ready = c.tryRead, c.writeReady
@@ -285,6 +294,7 @@ func (s *Server) remove(c *Conn) {
 		}
 	}
 	s.past.add(gone)
+	count(s.departed, &gone)
 }
 
 // all gives the connections that there are.

@@ -41,11 +41,11 @@ func (c *Conn) subscribe(arg []byte) bool {
 		return true
 	case c.srv.options().MaxSubTokens > 0 && subject.NumTokens(subj) > c.srv.options().MaxSubTokens:
 		c.sendErr(fmt.Sprintf("Permissions Violation for Subscription to %q, too many tokens", subj))
-		c.srv.options().Log.Error(fmt.Sprintf("%s - Subscription Violation Too Many Tokens - Subject %q, SID %s", c.label(), subj, id))
+		c.logViolation("Subscription Violation Too Many Tokens - Subject %q, SID %s", subj, id)
 		return true
 	case max >= 0 && have >= max:
 		c.sendErr(proto.TextMaxSubscriptions)
-		c.srv.options().Log.Error(c.label() + " - " + proto.TextMaxSubscriptions)
+		c.logViolation(proto.TextMaxSubscriptions)
 		return true
 	}
 	if !known && !c.addSubscription(subj, queue, id) {
@@ -84,14 +84,13 @@ func (c *Conn) addSubscription(subj, queue, id string) bool {
 }
 
 func (c *Conn) subscribeViolation(subj, queue, id string) {
-	log := c.srv.options().Log
 	if queue != "" {
 		c.sendErr(fmt.Sprintf("Permissions Violation for Subscription to %q using queue %q", subj, queue))
-		log.Error(fmt.Sprintf("%s - Subscription Violation - Subject %q, Queue: %q, SID %s", c.label(), subj, queue, id))
+		c.logViolation("Subscription Violation - Subject %q, Queue: %q, SID %s", subj, queue, id)
 		return
 	}
 	c.sendErr(fmt.Sprintf("Permissions Violation for Subscription to %q", subj))
-	log.Error(fmt.Sprintf("%s - Subscription Violation - Subject %q, SID %s", c.label(), subj, id))
+	c.logViolation("Subscription Violation - Subject %q, SID %s", subj, id)
 }
 
 // unsubscribe runs UNSUB sid [max].

@@ -78,6 +78,7 @@ func TestAuthenticationTimeout(t *testing.T) {
 		c := inProcess(t, s)
 		after(t, 2*time.Second, 2*time.Second, func() { c.await("-ERR 'Authentication Timeout'\r\n") })
 		c.expectClosed()
+		synctest.Wait()
 		if list, _ := s.ClosedConnections(); len(list) != 1 || list[0].Reason != "Authentication Timeout" {
 			t.Errorf("closed: %+v", list)
 		}
@@ -95,6 +96,7 @@ func TestPings(t *testing.T) {
 		after(t, 10*time.Second, 10*time.Second, func() { c.await("PING\r\n") })
 		after(t, 10*time.Second, 10*time.Second, func() { c.await("-ERR 'Stale Connection'\r\n") })
 		c.expectClosed()
+		synctest.Wait()
 		if n := s.Stats().StaleConnections; n != 1 {
 			t.Errorf("%d stale connections counted", n)
 		}

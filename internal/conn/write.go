@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"syscall"
 	"time"
 )
 
@@ -66,6 +65,11 @@ func (c *Conn) tryWrite(b []byte) int {
 		n, _ := c.try.TryWrite(b)
 		return n
 	}
+	if c.out.limited {
+		// The write loop's deadline may have passed.
+		_ = c.nc.SetWriteDeadline(time.Time{})
+		c.out.limited = false
+	}
 	c.out.direct = b
 	c.out.written = 0
 	_ = c.raw.Write(c.out.ready)
@@ -75,14 +79,8 @@ func (c *Conn) tryWrite(b []byte) int {
 
 // writeReady is called by tryWrite with the socket.
 func (c *Conn) writeReady(fd uintptr) bool {
-	for {
-		n, err := syscall.Write(int(fd), c.out.direct)
-		if err == syscall.EINTR {
-			continue
-		}
-		c.out.written = max(n, 0)
-		return true
-	}
+	c.out.written = writeFD(fd, c.out.direct)
+	return true
 }
 
 // writeLoop writes until nothing is left, and then ends. After close it writes the rest, if it should, and closes the
@@ -118,6 +116,7 @@ func (c *Conn) write(bufs net.Buffers, closing bool) (n int64, err error) {
 	if closing {
 		deadline = min(deadline, closeDeadline)
 	}
+	c.out.limited = true
 	var kept [16][]byte
 	v := net.Buffers(kept[:0]) // WriteTo eats its receiver
 	for at := 0; at < len(bufs) && err == nil; at += maxVectors {
@@ -182,11 +181,11 @@ func drain(fd uintptr) {
 	b := getBuffer(maxBuffer)
 	defer putBuffer(b)
 	for read := 0; read < maxDrained; {
-		n, err := syscall.Read(int(fd), b[:cap(b)])
-		if n <= 0 && err != syscall.EINTR {
+		n, _, err := readFD(fd, b[:cap(b)])
+		if n == 0 || err != nil {
 			return
 		}
-		read += max(n, 0)
+		read += n
 	}
 }
 

@@ -25,6 +25,9 @@ const reasonRemoved = "Unacknowledged message was deleted"
 // that the acknowledgement is not forgotten, so it goes out once the next Progress is committed. +NXT is answered with
 // messages instead, on that reply subject.
 func (c *Consumer) Ack(a *AckSubject, body, reply []byte, now time.Time, fx *Effects) (answer bool) {
+	if c.ackByFlow {
+		return false
+	}
 	t := now.UnixNano()
 	c.sawActivity(t)
 	if c.threshold > 0 && c.push && c.inactiveAt != 0 {
@@ -58,8 +61,8 @@ func (c *Consumer) ack(a *AckSubject, sample bool, now int64, fx *Effects) bool 
 		return false
 	}
 	c.ackAt = now
-	if c.cfg.AckPolicy == api.AckAll {
-		c.ackUpTo(seq, min(a.ConsumerSeq, c.delivered.consumer), fx)
+	if c.ackUpTo {
+		c.ackAllUpTo(seq, min(a.ConsumerSeq, c.delivered.consumer), fx)
 		return true
 	}
 	if i := c.pending.find(seq); i >= 0 {
@@ -80,8 +83,8 @@ func (c *Consumer) ack(a *AckSubject, sample bool, now int64, fx *Effects) bool 
 	return true
 }
 
-// ackUpTo settles all messages up to seq.
-func (c *Consumer) ackUpTo(seq, consumerSeq uint64, fx *Effects) {
+// ackAllUpTo settles all messages up to seq.
+func (c *Consumer) ackAllUpTo(seq, consumerSeq uint64, fx *Effects) {
 	if seq <= c.floor.stream || consumerSeq <= c.floor.consumer {
 		return
 	}
@@ -226,5 +229,5 @@ func (c *Consumer) NeedsAck(seq uint64) bool {
 	if seq <= c.floor.stream {
 		return false
 	}
-	return c.ackNone || seq > c.delivered.stream || c.cfg.AckPolicy == api.AckAll || c.pending.find(seq) >= 0
+	return c.ackNone || seq > c.delivered.stream || c.ackUpTo || c.pending.find(seq) >= 0
 }

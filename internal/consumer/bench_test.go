@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ func (s *endless) Pending(from uint64) uint64          { return s.last + 1 - min
 func (s *endless) Last() uint64                        { return s.last }
 func (s *endless) Bounds() (uint64, uint64)            { return 1, s.last }
 func (s *endless) SeqAt(int64) uint64                  { return 1 }
+func (s *endless) Has(seq uint64) bool                 { return seq <= s.last }
 func (s *endless) LastPerSubject(upTo uint64) []uint64 { return []uint64{upTo} }
 
 func benchConsumer(b *testing.B, raw string) *Consumer {
@@ -41,7 +43,7 @@ func BenchmarkDeliver(b *testing.B) {
 					b.Fatal("nothing to deliver")
 				}
 				if len(fx.Statuses) > 0 {
-					c.FlowControl([]byte(fx.Statuses[0].Reply))
+					c.FlowControl([]byte(fx.Statuses[0].Reply), nil, now, &fx)
 					fx.Reset()
 				}
 				if i%1000 == 999 && !c.ackNone {
@@ -54,9 +56,15 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
+var shuffled = rand.New(rand.NewPCG(1, 1)).Perm(1000)
+
 // BenchmarkAck is the acknowledgement of one message of a window of 1000, delivery included, in order and not.
 func BenchmarkAck(b *testing.B) {
-	for name, stride := range map[string]int{"in-order": 1, "shuffled": 389} {
+	for name, order := range map[string]func(i int) int{
+		"in-order": func(i int) int { return i },
+		"strides":  func(i int) int { return i * 389 % 1000 },
+		"shuffled": func(i int) int { return shuffled[i] },
+	} {
 		b.Run(name, func(b *testing.B) {
 			c := benchConsumer(b, `{"ack_policy":"explicit"}`)
 			var fx Effects
@@ -77,7 +85,7 @@ func BenchmarkAck(b *testing.B) {
 				}
 				begin := time.Now()
 				for i := range subjects {
-					a, _ := ParseAckSubject(subjects[i*stride%len(subjects)])
+					a, _ := ParseAckSubject(subjects[order(i)])
 					if !c.Ack(&a, nil, nil, now, &fx) {
 						b.Fatal("not acknowledged")
 					}

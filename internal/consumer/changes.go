@@ -9,6 +9,37 @@ func (c *Consumer) Visible(seq uint64) {
 	}
 }
 
+// findStrangers looks for what was delivered through another filter.
+func (c *Consumer) findStrangers() {
+	if c.exhausted.count > 0 && c.from > 0 {
+		c.strangers = c.from - 1
+	}
+	for _, e := range c.pending.all {
+		if e.stream <= c.strangers || !c.messages.Has(e.stream) {
+			continue
+		}
+		if seq, ok := c.messages.Next(e.stream); !ok || seq != e.stream {
+			c.strangers = e.stream
+		}
+	}
+}
+
+// Strangers reports whether a message that does not pass the filter may be pending, since the filter changed after its
+// delivery. The removal of any message is then told with RemovedStranger.
+func (c *Consumer) Strangers() bool {
+	if c.strangers != 0 && (c.pending.live == 0 || c.pending.first().stream > c.strangers) && c.exhausted.below(c.strangers+1) == 0 {
+		c.strangers = 0
+	}
+	return c.strangers != 0
+}
+
+// RemovedStranger tells that a message that does not pass the filter is no longer in the stream.
+func (c *Consumer) RemovedStranger(seq uint64, fx *Effects) {
+	if seq <= c.strangers {
+		c.removedDelivered(seq, fx)
+	}
+}
+
 // Removed tells that a message that passes the filter is no longer in the stream.
 func (c *Consumer) Removed(seq uint64, fx *Effects) {
 	if c.peek.seq == seq {
@@ -23,6 +54,11 @@ func (c *Consumer) Removed(seq uint64, fx *Effects) {
 		}
 		return
 	}
+	c.removedDelivered(seq, fx)
+}
+
+// removedDelivered forgets a message that was delivered.
+func (c *Consumer) removedDelivered(seq uint64, fx *Effects) {
 	if c.exhausted.remove(seq) {
 		c.dirty.unexhausted = append(c.dirty.unexhausted, seq)
 	}
@@ -63,20 +99,14 @@ func (c *Consumer) settlePurged(fx *Effects) {
 	if first > c.cursor {
 		c.cursor = first
 	}
+	c.skip.purged(c.messages)
 	if c.exhausted.below(first) > 0 {
 		c.dirty.exhaustedBelow = first
 		c.exhausted.removeBelow(first)
 	}
 	var missing []uint64
 	for _, e := range c.pending.all {
-		if e.stream < first {
-			missing = append(missing, e.stream)
-			continue
-		}
-		if e.stream <= c.strangers {
-			continue
-		}
-		if seq, ok := c.messages.Next(e.stream); !ok || seq != e.stream {
+		if e.stream < first || !c.messages.Has(e.stream) {
 			missing = append(missing, e.stream)
 		}
 	}
@@ -90,8 +120,5 @@ func (c *Consumer) settlePurged(fx *Effects) {
 
 // recount counts what is left to deliver.
 func (c *Consumer) recount() {
-	if c.skip.active() {
-		c.skip.build(c.messages, c.delivered.stream)
-	}
 	c.numPending = c.skip.left() + c.messages.Pending(c.cursor)
 }

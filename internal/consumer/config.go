@@ -21,6 +21,7 @@ const (
 	DefaultMaxAckPending     = 1000
 	DefaultMaxWaiting        = 512
 	DefaultInactiveThreshold = 5 * time.Second // of ephemeral consumers
+	DefaultPinnedTTL         = 2 * time.Minute // of a pinned client that does not ask for messages
 
 	MaxNameBytes        = 255
 	MaxDescriptionBytes = 4 << 10
@@ -44,7 +45,8 @@ func CheckConfig(cfg api.ConsumerConfig, stream api.StreamConfig, limits Limits,
 		return cfg, err
 	}
 	for _, check := range []func(*api.ConsumerConfig, *api.StreamConfig, Limits) error{
-		checkNames, checkReplicas, checkAcks, checkDelivery, checkLimits, checkFilters, checkStart, checkExtras, checkSupported,
+		checkNames, checkReplicas, checkAcks, checkFlowAcks, checkTexts, checkDelivery, checkLimits, checkDirect, checkFilters,
+		checkStart, checkExtras, checkPriority,
 	} {
 		if err := check(&cfg, &stream, limits); err != nil {
 			return cfg, err
@@ -107,7 +109,16 @@ func setDefaults(cfg *api.ConsumerConfig, stream *api.StreamConfig, limits Limit
 		}
 		cfg.AckWait = cfg.BackOff[0]
 	}
-	return setLimitDefaults(cfg, &stream.ConsumerLimits, limits, pedantic)
+	if err := setLimitDefaults(cfg, &stream.ConsumerLimits, limits, pedantic); err != nil {
+		return err
+	}
+	if cfg.PriorityPolicy == api.PriorityPinnedClient && cfg.PinnedTTL == 0 {
+		cfg.PinnedTTL = DefaultPinnedTTL
+	}
+	if cfg.AckPolicy == api.AckFlowControl && !pedantic {
+		cfg.FlowControl, cfg.Heartbeat = true, flowAckHeartbeat
+	}
+	return nil
 }
 
 // raiseNegatives sets what may not be negative to 0, and names the first such field.
@@ -219,9 +230,47 @@ func checkAcks(cfg *api.ConsumerConfig, _ *api.StreamConfig, _ Limits) error {
 	if cfg.AckWait < 0 {
 		return jserr.New(jserr.ConsumerAckWaitNegative)
 	}
-	if cfg.AckPolicy == api.AckFlowControl {
-		return unsupported("ack policy flow_control")
+	return nil
+}
+
+// flowAckHeartbeat is what the idle heartbeat is where flow control acknowledges.
+const flowAckHeartbeat = time.Second
+
+// checkFlowAcks checks what the ack policy flow_control requires.
+func checkFlowAcks(cfg *api.ConsumerConfig, _ *api.StreamConfig, _ Limits) error {
+	switch {
+	case cfg.AckPolicy != api.AckFlowControl:
+		return nil
+	case cfg.DeliverSubject == "":
+		return jserr.New(jserr.ConsumerAckFCRequiresPush)
+	case !cfg.FlowControl:
+		return jserr.New(jserr.ConsumerAckFCRequiresFC)
+	case cfg.Heartbeat != flowAckHeartbeat:
+		return invalid("flow control ack policy heartbeat needs to be 1s")
+	case cfg.MaxAckPending <= 0:
+		return jserr.New(jserr.ConsumerAckFCRequiresMaxAckPending)
+	case cfg.AckWait != 0 || len(cfg.BackOff) > 0:
+		return jserr.New(jserr.ConsumerAckFCRequiresNoAckWait)
+	case cfg.MaxDeliver > 0:
+		return jserr.New(jserr.ConsumerAckFCRequiresNoMaxDeliver)
 	}
+	return nil
+}
+
+// checkDirect checks consumers without state, which mirrors and sources use.
+func checkDirect(cfg *api.ConsumerConfig, _ *api.StreamConfig, _ Limits) error {
+	switch {
+	case !cfg.Direct:
+		return nil
+	case cfg.DeliverSubject == "":
+		return jserr.New(jserr.ConsumerDirectRequiresPush)
+	case cfg.Durable != "":
+		return jserr.New(jserr.ConsumerDirectRequiresEphemeral)
+	}
+	return nil
+}
+
+func checkTexts(cfg *api.ConsumerConfig, _ *api.StreamConfig, _ Limits) error {
 	if n := len(cfg.BackOff); n > 0 && cfg.MaxDeliver != -1 && n > cfg.MaxDeliver {
 		return jserr.New(jserr.ConsumerMaxDeliverBackoff)
 	}
@@ -393,25 +442,4 @@ func samplePercent(s string) int {
 		return 0
 	}
 	return n
-}
-
-func unsupported(what string) error {
-	return jserr.New(jserr.ConsumerCreate, "err", what+" is not supported")
-}
-
-// checkSupported refuses what nats-server knows and this consumer does not.
-func checkSupported(cfg *api.ConsumerConfig, _ *api.StreamConfig, _ Limits) error {
-	switch {
-	case cfg.PriorityPolicy == api.PriorityNone && len(cfg.PriorityGroups) > 0:
-		return jserr.New(jserr.ConsumerPriorityGroupWithPolicyNone)
-	case cfg.PriorityPolicy == api.PriorityNone && cfg.PinnedTTL > 0:
-		return jserr.New(jserr.ConsumerPinnedTTLWithoutPriorityPolicyNone)
-	case cfg.PriorityPolicy != api.PriorityNone && cfg.DeliverSubject != "":
-		return jserr.New(jserr.ConsumerPushWithPriorityGroup)
-	case cfg.PriorityPolicy != api.PriorityNone:
-		return unsupported("priority_policy")
-	case cfg.Direct || cfg.Sourcing:
-		return unsupported("a consumer for sources and mirrors of other servers (direct, sourcing)")
-	}
-	return nil
 }

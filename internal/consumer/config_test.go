@@ -93,6 +93,32 @@ var configCases = []struct {
 	{"S", `{"ack_policy":"explicit","priority_groups":["g"]}`, false, jserr.ConsumerPriorityGroupWithPolicyNone},
 	{"S", `{"ack_policy":"explicit","priority_timeout":1000}`, false, jserr.ConsumerPinnedTTLWithoutPriorityPolicyNone},
 	{"S", `{"deliver_subject":"d","priority_policy":"overflow","priority_groups":["g"]}`, false, jserr.ConsumerPushWithPriorityGroup},
+	{"S", `{"deliver_subject":"d","priority_policy":"overflow"}`, false, jserr.ConsumerPushWithPriorityGroup},
+	{"S", `{"ack_policy":"explicit","priority_policy":"overflow"}`, false, jserr.ConsumerPriorityPolicyWithoutGroup},
+	{"S", `{"ack_policy":"explicit","priority_policy":"overflow","priority_groups":["g",""]}`, false, jserr.ConsumerEmptyGroupName},
+	{"S", `{"ack_policy":"explicit","priority_policy":"overflow","priority_groups":["g h"]}`, false, jserr.ConsumerInvalidGroupName},
+	{"S", `{"ack_policy":"explicit","priority_policy":"overflow","priority_groups":["a23456789012345678"]}`, false, jserr.ConsumerInvalidGroupName},
+	{"S", `{"ack_policy":"explicit","priority_policy":"overflow","priority_groups":["g","g/=_-"]}`, false, 0},
+	{"S", `{"ack_policy":"explicit","priority_policy":"overflow","priority_groups":["g"],"priority_timeout":1000}`, false, 0},
+	{"S", `{"ack_policy":"explicit","priority_policy":"pinned_client","priority_groups":["g"]}`, false, 0},
+	{"S", `{"ack_policy":"explicit","priority_policy":"pinned_client","priority_groups":["g"],"priority_timeout":-5}`, false, 0},
+	{"S", `{"ack_policy":"explicit","priority_policy":"pinned_client","priority_groups":["g"],"priority_timeout":-5}`, true, jserr.Pedantic},
+	{"S", `{"ack_policy":"none","priority_policy":"prioritized","priority_groups":["g"]}`, false, 0},
+	{"S", `{"ack_policy":"flow_control"}`, false, jserr.ConsumerAckFCRequiresPush},
+	{"S", `{"ack_policy":"flow_control","deliver_subject":"d"}`, false, 0},
+	{"S", `{"ack_policy":"flow_control","deliver_subject":"d"}`, true, jserr.ConsumerAckFCRequiresFC},
+	{"S", `{"ack_policy":"flow_control","deliver_subject":"d","flow_control":true}`, true, jserr.StreamInvalidConfig},
+	{"S", `{"ack_policy":"flow_control","deliver_subject":"d","flow_control":true,"idle_heartbeat":1000000000}`, true, 0},
+	{"S", `{"ack_policy":"flow_control","deliver_subject":"d","max_ack_pending":-1}`, false, jserr.ConsumerAckFCRequiresMaxAckPending},
+	{"S", `{"ack_policy":"flow_control","deliver_subject":"d","ack_wait":1000000000}`, false, jserr.ConsumerAckFCRequiresNoAckWait},
+	{"S", `{"ack_policy":"flow_control","deliver_subject":"d","backoff":[1000000000]}`, false, jserr.ConsumerAckFCRequiresNoAckWait},
+	{"S", `{"ack_policy":"flow_control","deliver_subject":"d","max_deliver":3}`, false, jserr.ConsumerAckFCRequiresNoMaxDeliver},
+	{"S", `{"direct":true}`, false, jserr.ConsumerDirectRequiresPush},
+	{"S", `{"direct":true,"deliver_subject":"d","durable_name":"C"}`, false, jserr.ConsumerDirectRequiresEphemeral},
+	{"S", `{"direct":true,"deliver_subject":"d"}`, false, 0},
+	{"S", `{"sourcing":true,"deliver_subject":"d","ack_policy":"explicit"}`, false, 0},
+	{"W", `{"direct":true,"deliver_subject":"d"}`, false, 0},
+	{"W", `{"ack_policy":"flow_control","deliver_subject":"d"}`, false, 0},
 	{"W", `{}`, false, jserr.ConsumerPullRequiresAck},
 	{"W", `{"deliver_subject":"d"}`, false, jserr.ConsumerWQRequiresExplicitAck},
 	{"W", `{"ack_policy":"all"}`, false, jserr.ConsumerWQRequiresExplicitAck},
@@ -135,19 +161,6 @@ func TestCheckConfig(t *testing.T) {
 				t.Errorf("error is %v, should be code %d", err, tc.want)
 			}
 		})
-	}
-}
-
-func TestCheckConfigRefusesUnsupported(t *testing.T) {
-	for _, raw := range []string{
-		`{"ack_policy":"explicit","priority_policy":"overflow","priority_groups":["g"]}`,
-		`{"ack_policy":"flow_control","deliver_subject":"d","flow_control":true,"idle_heartbeat":1000000000,"max_ack_pending":1}`,
-		`{"deliver_subject":"d","direct":true}`,
-		`{"deliver_subject":"d","sourcing":true}`,
-	} {
-		if _, err := checkCase("S", raw, false); codeOf(err) != jserr.ConsumerCreate || !strings.Contains(err.Error(), "not supported") {
-			t.Errorf("%s: %v", raw, err)
-		}
 	}
 }
 
@@ -201,6 +214,11 @@ var updateCases = []struct {
 	{`{"durable_name":"C","deliver_policy":"by_start_sequence","opt_start_seq":1}`, `{"durable_name":"C","deliver_policy":"by_start_sequence","opt_start_seq":2}`, jserr.ConsumerCreate},
 	{`{"durable_name":"C","deliver_policy":"by_start_time","opt_start_time":"2026-01-01T00:00:00Z"}`, `{"durable_name":"C","deliver_policy":"by_start_time","opt_start_time":"2026-01-01T00:00:01Z"}`, jserr.ConsumerCreate},
 	{`{"durable_name":"C","deliver_policy":"by_start_time","opt_start_time":"2026-01-01T00:00:00Z"}`, `{"durable_name":"C","deliver_policy":"by_start_time","opt_start_time":"2026-01-01T01:00:00+01:00"}`, 0},
+	{`{"name":"C","ack_policy":"explicit","priority_policy":"overflow","priority_groups":["g"]}`, `{"name":"C","ack_policy":"explicit","priority_policy":"pinned_client","priority_groups":["h"]}`, 0},
+	{`{"name":"C","ack_policy":"explicit","priority_policy":"overflow","priority_groups":["g"]}`, `{"name":"C","ack_policy":"explicit"}`, 0},
+	{`{"name":"C","deliver_subject":"d","direct":true}`, `{"name":"C","deliver_subject":"d"}`, jserr.ConsumerCreate},
+	{`{"name":"C","deliver_subject":"d","sourcing":true}`, `{"name":"C","deliver_subject":"d"}`, jserr.ConsumerCreate},
+	{`{"name":"C","deliver_subject":"d","ack_policy":"flow_control"}`, `{"name":"C","deliver_subject":"d","ack_policy":"all","flow_control":true,"idle_heartbeat":1000000000}`, jserr.ConsumerCreate},
 }
 
 func TestCheckUpdate(t *testing.T) {

@@ -70,6 +70,10 @@ func fixedFieldChanged(old, cfg *api.ConsumerConfig) string {
 		return "deliver policy"
 	case old.MemoryStorage != cfg.MemoryStorage:
 		return "storage type"
+	case old.Direct != cfg.Direct:
+		return "direct"
+	case old.Sourcing != cfg.Sourcing:
+		return "sourcing"
 	case old.OptStartSeq != cfg.OptStartSeq:
 		return "start sequence"
 	case !sameStart(old, cfg):
@@ -126,9 +130,12 @@ func SameFilters(a, b *api.ConsumerConfig) bool {
 // has one consumer at most. created is false for an update.
 func CheckWorkQueue(cfg *api.ConsumerConfig, others []api.ConsumerConfig, created bool) error {
 	filters := Filters(cfg)
+	others = slices.DeleteFunc(slices.Clone(others), func(o api.ConsumerConfig) bool { return o.Direct || o.Sourcing })
 	if created {
 		switch {
-		case cfg.AckPolicy != api.AckExplicit:
+		case cfg.Direct || cfg.Sourcing:
+			return nil
+		case cfg.AckPolicy != api.AckExplicit && cfg.AckPolicy != api.AckFlowControl:
 			return jserr.New(jserr.ConsumerWQRequiresExplicitAck)
 		case cfg.DeliverPolicy != api.DeliverAll:
 			return jserr.New(jserr.ConsumerWQConsumerNotDeliverAll)

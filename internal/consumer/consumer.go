@@ -31,6 +31,8 @@ type Messages interface {
 	Bounds() (first, last uint64)
 	// SeqAt is the first sequence of the stream, whatever the filter, stored at or after t, and last+1 when all are older.
 	SeqAt(t int64) uint64
+	// Has reports whether a message is in the stream, whatever the filter.
+	Has(seq uint64) bool
 	// LastPerSubject lists, ascending, the newest message at or below upTo of each subject. The caller owns the slice.
 	LastPerSubject(upTo uint64) []uint64
 }
@@ -71,6 +73,8 @@ type Consumer struct {
 	// Derived from cfg.
 	push       bool
 	ackNone    bool
+	ackUpTo    bool  // an acknowledgement is one for all before it too
+	ackByFlow  bool  // acknowledgements are answers to flow control messages
 	ackWait    int64 // nanoseconds
 	maxDeliver uint32
 	maxPending int // 0: no limit
@@ -97,6 +101,7 @@ type Consumer struct {
 	strangers uint64
 
 	waiting waitingQueue
+	pin     pin
 	active  bool // push: somebody listens on the deliver subject
 	flow    flowControl
 	rate    tokenBucket
@@ -159,6 +164,9 @@ func (c *Consumer) derive(cfg api.ConsumerConfig) {
 	c.cfg = cfg
 	c.push = cfg.DeliverSubject != ""
 	c.ackNone = cfg.AckPolicy == api.AckNone
+	c.ackByFlow = cfg.AckPolicy == api.AckFlowControl
+	c.ackUpTo = cfg.AckPolicy == api.AckAll || c.ackByFlow
+	c.waiting.sort(cfg.PriorityPolicy == api.PriorityPrioritized)
 	c.ackWait = int64(cfg.AckWait)
 	c.maxDeliver = uint32(min(max(cfg.MaxDeliver, 0), 1<<31))
 	c.maxPending = 0
@@ -184,6 +192,8 @@ func (c *Consumer) Resume(now time.Time) {
 	}
 	c.cursor = max(c.delivered.stream+1, c.skip.upTo+1, c.from)
 	c.running = true
+	c.findStrangers()
+	c.skip.resume(c.messages, c.delivered.stream)
 	c.settlePurged(nil)
 	c.recount()
 	for i, e := range c.pending.all {

@@ -58,7 +58,7 @@ func (c *Consumer) setDeadline(i int, at int64) {
 	e := &c.pending.entries[i]
 	at = max(at, 1) // 0 is no deadline
 	e.deadline = at
-	if c.ackWait <= 0 && len(c.cfg.BackOff) == 0 {
+	if !c.hasDeadlines() {
 		return
 	}
 	c.deadlines.add(deadline{at, e.stream})
@@ -67,13 +67,16 @@ func (c *Consumer) setDeadline(i int, at int64) {
 	}
 }
 
+// hasDeadlines reports whether messages are redelivered when their acknowledgement is overdue.
+func (c *Consumer) hasDeadlines() bool { return c.ackWait > 0 || len(c.cfg.BackOff) > 0 }
+
 func (c *Consumer) rebuildDeadlines() {
 	h := c.deadlines[:0]
 	if cap(h) > 64*slack && cap(h) > 16*c.pending.live {
 		h = nil
 	}
 	for _, e := range c.pending.all {
-		if e.flags&queued == 0 {
+		if e.flags&queued == 0 && c.hasDeadlines() {
 			h = append(h, deadline{e.deadline, e.stream})
 		}
 	}

@@ -3,6 +3,8 @@ package consumer
 import (
 	"strconv"
 	"time"
+
+	"github.com/nats-io/jsm.go/api"
 )
 
 // Message is what a delivery needs to know of a message that was fetched.
@@ -24,6 +26,9 @@ type Dispatch struct {
 	Reply       []byte // subject to acknowledge on; owned by the Dispatch
 	// HeadersOnly asks to leave the payload out and to add the header Nats-Msg-Size.
 	HeadersOnly bool
+	// Pinned asks to add the header Nats-Pin-Id, last of all, with PinID, which may be empty.
+	Pinned bool
+	PinID  string
 
 	size     int // as max_bytes and the rate limit count it
 	flowSize int // as flow control counts it
@@ -41,6 +46,7 @@ type undo struct {
 	again     bool
 	cursor    uint64
 	listed    bool // was taken from the skip list
+	pinned    bool // its request got the pin
 	delivered sequences
 	floor     sequences
 	deliverAt int64
@@ -66,19 +72,20 @@ func (c *Consumer) Peek(now time.Time, fx *Effects) (seq uint64, ok bool) {
 	if c.rate.until > t || c.replay.at > t {
 		return 0, false
 	}
+	again := false
 	if i := c.nextRedelivery(); i >= 0 {
-		c.peek = peeked{c.pending.entries[i].stream, true}
-		return c.peek.seq, true
+		seq, ok, again = c.pending.entries[i].stream, true, true
+	} else if c.maxPending > 0 && c.pending.live >= c.maxPending {
+		return 0, false
+	} else {
+		seq, ok = c.nextNew()
 	}
-	if c.maxPending > 0 && c.pending.live >= c.maxPending {
+	if !ok || !c.push && !c.anybodyServed(again, t) {
+		c.endNoWait(t, fx)
 		return 0, false
 	}
-	if seq, ok = c.nextNew(); ok {
-		c.peek = peeked{seq, false}
-		return seq, true
-	}
-	c.endNoWait(t, fx)
-	return 0, false
+	c.peek = peeked{seq, again}
+	return seq, true
 }
 
 // nextNew finds the next message that was not delivered yet, and moves the cursor up to it.
@@ -124,11 +131,15 @@ func (c *Consumer) Take(d *Dispatch, m Message, now time.Time, fx *Effects) bool
 		return false
 	}
 	c.fill(d, m, at)
-	if !c.address(d, t, fx) {
+	pinned := c.pin.id
+	if !c.address(d, t, again, fx) {
 		return false
 	}
 	c.peek = peeked{}
-	c.undo = undo{m.Seq, again, c.cursor, false, c.delivered, c.floor, c.deliverAt}
+	c.undo = undo{
+		seq: m.Seq, again: again, pinned: c.pin.id != pinned,
+		cursor: c.cursor, delivered: c.delivered, floor: c.floor, deliverAt: c.deliverAt,
+	}
 	c.delivered.consumer++
 	c.deliverAt = t
 	if again {
@@ -148,7 +159,7 @@ func (c *Consumer) Take(d *Dispatch, m Message, now time.Time, fx *Effects) bool
 func (c *Consumer) fill(d *Dispatch, m Message, at int) {
 	d.Seq = m.Seq
 	d.ConsumerSeq = c.delivered.consumer + 1
-	d.HeadersOnly = c.cfg.HeadersOnly
+	d.HeadersOnly, d.Pinned, d.PinID = c.cfg.HeadersOnly, c.cfg.PriorityPolicy == api.PriorityPinnedClient, ""
 	d.Deliveries, d.Pending = 1, c.numPending
 	if at >= 0 {
 		d.Deliveries = uint64(c.pending.entries[at].deliveries) + 1
@@ -184,16 +195,16 @@ func headersOnlySize(header, data int) int {
 }
 
 // address chooses where a message goes, and reports whether it may go now.
-func (c *Consumer) address(d *Dispatch, now int64, fx *Effects) bool {
+func (c *Consumer) address(d *Dispatch, now int64, again bool, fx *Effects) bool {
 	if c.push {
 		d.To = c.cfg.DeliverSubject
 		return c.active && c.rate.may(d.size, now)
 	}
-	r := c.choose(d.size, now, fx)
+	r := c.choose(d.size, now, again, fx)
 	if r == nil {
 		return false
 	}
-	d.To = r.reply
+	d.To, d.PinID = r.reply, c.pin.id
 	r.messages--
 	r.delivered++
 	if r.messages > 0 {
@@ -212,21 +223,38 @@ func (c *Consumer) address(d *Dispatch, now int64, fx *Effects) bool {
 }
 
 // choose gives the request that takes a message of the given size; it is at the head of the queue. Requests that
-// expired or have too little room left are ended.
-func (c *Consumer) choose(size int, now int64, fx *Effects) *request {
+// expired, have too little room left or name a wrong pin are ended.
+func (c *Consumer) choose(size int, now int64, again bool, fx *Effects) *request {
+	passedOver := 0
 	for r := c.waiting.head; r != nil; r = c.waiting.head {
-		switch {
-		case r.expires != 0 && now >= r.expires:
+		if r.expires != 0 && now >= r.expires {
 			c.expireRequest(r, fx)
+			continue
+		}
+		turn := c.turnOf(r, again)
+		switch {
+		case turn == wrongPin:
+			fx.requestStatus(r, "423 Nats-Wrong-Pin-Id")
+			c.waiting.remove(r)
+		case turn == passed:
+			c.waiting.rotate()
+			if passedOver++; passedOver >= c.waiting.count {
+				return nil
+			}
 		case r.bytes > 0 && size > r.bytes:
 			fx.requestStatus(r, "409 Message Size Exceeds MaxBytes")
 			c.waiting.remove(r)
-		case r.bytes > 0:
-			if r.bytes -= size; r.bytes == 0 {
-				r.messages = 1
-			}
-			return r
+		case turn == givenPin && c.opts.Listening != nil && !c.opts.Listening(r.reply):
+			c.waiting.remove(r)
 		default:
+			if turn == givenPin {
+				c.givePin(r, now, fx)
+			}
+			if r.bytes > 0 {
+				if r.bytes -= size; r.bytes == 0 {
+					r.messages = 1
+				}
+			}
 			return r
 		}
 	}
@@ -299,6 +327,9 @@ func (c *Consumer) Undelivered(d *Dispatch, now time.Time) {
 	at := c.pending.find(d.Seq)
 	u := c.undo
 	c.undo = undo{}
+	if u.pinned && u.seq == d.Seq {
+		c.pin = pin{}
+	}
 	if u.seq == d.Seq && c.delivered.consumer == d.ConsumerSeq {
 		if u.again && at >= 0 || !u.again && (c.ackNone || at >= 0) {
 			c.takeBack(at, u)

@@ -50,19 +50,26 @@ const (
 	AckSampled
 	// PauseChanged: the consumer was paused or resumed.
 	PauseChanged
+	// Pinned: a client got the pin of its priority group.
+	Pinned
+	// Unpinned: a client lost the pin, by a request or because it did not ask for messages any more.
+	Unpinned
 )
 
 // Advisory is an event about a consumer; jsapi turns it into the JSON of the schemas io.nats.jetstream.advisory.v1
-// (max_deliver, nak, terminated, consumer_pause) and io.nats.jetstream.metric.v1 (consumer_ack).
+// (max_deliver, nak, terminated, consumer_pause,
+// consumer_group_pinned, consumer_group_unpinned) and io.nats.jetstream.metric.v1 (consumer_ack).
 type Advisory struct {
 	Kind                   AdvisoryKind
 	Consumer               string // its name
 	StreamSeq, ConsumerSeq uint64
 	Deliveries             uint64
-	Reason                 string        // of Terminated
+	Reason                 string        // of Terminated and Unpinned ("admin", "timeout")
 	Delay                  time.Duration // of AckSampled: from delivery to acknowledgement
 	Paused                 bool          // of PauseChanged
 	PauseUntil             time.Time     // of PauseChanged
+	Group                  string        // of Pinned and Unpinned
+	PinID                  string        // of Pinned
 }
 
 // Header blocks of statuses, as nats-server sends them.
@@ -73,6 +80,7 @@ const (
 	statusPushBased       = "NATS/1.0 409 Consumer is push based\r\n\r\n"
 	statusMaxWaiting      = "NATS/1.0 409 Exceeded MaxWaiting\r\n\r\n"
 	statusDeleted         = "NATS/1.0 409 Consumer Deleted\r\n\r\n"
+	statusAPILevel        = "NATS/1.0 412 Required Api Level\r\n\r\n"
 )
 
 func (e *Effects) status(to, header string) {

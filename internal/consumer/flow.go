@@ -1,6 +1,10 @@
 package consumer
 
-import "time"
+import (
+	"time"
+
+	"github.com/sluicemq/sluice/internal/proto"
+)
 
 // Flow control of push consumers, as nats-server does it: the consumer may be at most window bytes ahead of what the
 // subscriber has confirmed. When it is half a window ahead, it sends a flow control message; the answer to its reply
@@ -66,19 +70,54 @@ func (c *Consumer) sent(d *Dispatch, now int64, fx *Effects) {
 	if c.cfg.Heartbeat > 0 {
 		c.beatAt = later(now, int64(c.cfg.Heartbeat))
 	}
-	if !c.flow.on || !c.flow.sent(d.flowSize) {
+	if !c.flow.on {
 		return
 	}
-	c.flow.id, c.flow.asked = c.flowReply(), c.flow.outstanding
-	fx.Statuses = append(fx.Statuses, Status{To: d.To, Reply: c.flow.id, Header: []byte(statusFlowControl)})
+	due := c.flow.sent(d.flowSize)
+	if due || c.ackByFlow && c.flow.id == "" && c.maxPending > 0 && c.pending.live >= c.maxPending {
+		c.askFlow(fx)
+	}
 }
 
-// FlowControl takes the answer to a flow control message: a message to a subject $JS.FC.<stream>.<consumer>.<id>. It
-// ignores all but the newest.
-func (c *Consumer) FlowControl(subject []byte) {
-	if c.flow.id != "" && string(subject) == c.flow.id {
-		c.flow.confirm()
+// askFlow sends a flow control message.
+func (c *Consumer) askFlow(fx *Effects) {
+	c.flow.id, c.flow.asked = c.flowReply(), c.flow.outstanding
+	fx.Statuses = append(fx.Statuses, Status{To: c.cfg.DeliverSubject, Reply: c.flow.id, Header: []byte(statusFlowControl)})
+}
+
+// FlowControl takes the answer to a flow control message: a message to a subject $JS.FC.<stream>.<consumer>.<id>, with
+// its header block. It ignores all but the newest. With the ack policy flow_control, its headers Nats-Last-Consumer and
+// Nats-Last-Stream acknowledge all messages up to there.
+func (c *Consumer) FlowControl(subject, header []byte, now time.Time, fx *Effects) {
+	if c.flow.id == "" || string(subject) != c.flow.id {
+		return
 	}
+	c.flow.confirm()
+	if !c.ackByFlow {
+		return
+	}
+	consumerSeq, stream := headerNumber(header, "Nats-Last-Consumer"), headerNumber(header, "Nats-Last-Stream")
+	if stream == 0 || consumerSeq == 0 {
+		return // nothing arrived yet
+	}
+	// It may be ahead of the deliveries that survived a crash.
+	if c.running && stream > c.floor.stream && consumerSeq > c.floor.consumer {
+		c.ackAt = now.UnixNano()
+		c.ackAllUpTo(min(stream, c.delivered.stream), min(consumerSeq, c.delivered.consumer), fx)
+	}
+}
+
+// headerNumber reads a number from a header block; 0 where there is none.
+func headerNumber(header []byte, name string) uint64 {
+	value, ok := proto.Header(header).Get(name)
+	if !ok {
+		return 0
+	}
+	n, rest, ok := number(value)
+	if !ok || len(rest) > 0 {
+		return 0
+	}
+	return n
 }
 
 // Interest tells whether somebody listens on the deliver subject of a push consumer. New consumers start without.

@@ -26,6 +26,7 @@ func (c *Consumer) Info(now time.Time, fx *Effects) api.ConsumerInfo {
 		NumPending:     c.numPending,
 		PushBound:      c.push && c.active,
 		TimeStamp:      now.UTC(),
+		PriorityGroups: c.groupStates(),
 	}
 	// With a single delivery there are no redeliveries to speak of.
 	if c.maxDeliver == 1 {

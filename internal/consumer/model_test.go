@@ -16,17 +16,22 @@ type model struct {
 	cfg        api.ConsumerConfig
 	deliveries map[uint64]int  // 0: not delivered yet
 	done       map[uint64]int  // acknowledged, terminated, given up or removed: with how much progress that is certain
-	optional   map[uint64]bool // not the newest of its subject: delivered only where that one was removed
+	optional   map[uint64]bool // need not be delivered: the filter changed, or it was not the newest of its subject
+	never      map[uint64]bool // must not be delivered: not the newest of its subject when the consumer started
+	refilter   bool            // the filter changes now and then
 	seed       uint64
 	replyNo    int
+	groups     groupModel
 }
 
 func newModel(t *testing.T, seed uint64) *model {
 	m := &model{
 		world: newWorld(t), rng: rand.New(rand.NewPCG(seed, 2)), seed: seed,
-		deliveries: map[uint64]int{}, done: map[uint64]int{}, optional: map[uint64]bool{},
+		deliveries: map[uint64]int{}, done: map[uint64]int{}, optional: map[uint64]bool{}, never: map[uint64]bool{},
 	}
 	m.world.deliver = m.onDelivery
+	m.world.status = m.groups.status
+	m.groups.init()
 	m.world.advise = func(a *Advisory) {
 		if a.Kind == MaxDeliveriesReached {
 			m.finish(a.StreamSeq)
@@ -52,6 +57,9 @@ func (m *model) onDelivery(d *Dispatch) {
 	if m.deliveries[d.Seq] == 0 && !m.view.match(msg) {
 		m.fatalf("message %d is delivered although it does not pass the filter", d.Seq)
 	}
+	if m.never[d.Seq] {
+		m.fatalf("message %d is delivered although it is not of the list", d.Seq)
+	}
 	m.deliveries[d.Seq]++
 	if int(d.Deliveries) != m.deliveries[d.Seq] {
 		m.fatalf("delivery %d of message %d says it is number %d", m.deliveries[d.Seq], d.Seq, d.Deliveries)
@@ -64,6 +72,9 @@ func (m *model) onDelivery(d *Dispatch) {
 	}
 	if m.cfg.AckPolicy == api.AckNone {
 		m.finish(d.Seq)
+	}
+	if err := m.groups.delivered(m.c, d); err != nil {
+		m.fatalf("message %d: %v", d.Seq, err)
 	}
 }
 
@@ -129,23 +140,66 @@ func (m *model) step() {
 		m.c.UpdateConfig(cfg, nil, m.now, &m.fx)
 		m.world.settle()
 	case n < 84 && m.c.flow.on:
-		m.c.FlowControl([]byte(m.c.flow.id))
+		m.c.FlowControl([]byte(m.c.flow.id), m.flowAnswer(), m.now, &m.fx)
 		m.world.settle()
 	}
+	if m.refilter && m.rng.IntN(30) == 0 {
+		m.changeFilter()
+	}
 	m.verify()
+}
+
+// changeFilter lets the consumer go on with other messages.
+func (m *model) changeFilter() {
+	cfg := m.c.Config()
+	cfg.FilterSubject, cfg.FilterSubjects = "", [][]string{{"s.1"}, {"s.2", "s.3"}, {"s.*"}, {"s.0", "s.1", "s.2"}}[m.rng.IntN(4)]
+	var view Messages
+	if old := m.c.Config(); !SameFilters(&old, &cfg) {
+		m.view = &fakeView{m.stream, cfg.FilterSubjects}
+		view = m.view
+	}
+	m.opts.Config, m.opts.Messages = cfg, m.view
+	m.c.UpdateConfig(cfg, view, m.now, &m.fx)
+	if view != nil {
+		clear(m.never)
+		m.skipFirst()
+	}
+	m.world.settle()
 }
 
 func (m *model) request() {
 	m.replyNo++
 	reply := fmt.Sprintf("r%d", m.replyNo)
 	m.left[reply] = m.rng.IntN(6) == 0
-	body := fmt.Sprintf(`{"batch":%d,"expires":%d,"no_wait":%v,"max_bytes":%d}`,
-		m.rng.IntN(6), m.rng.IntN(4)*int(time.Second), m.rng.IntN(4) == 0, m.rng.IntN(3)*300)
+	body := fmt.Sprintf(`{"batch":%d,"expires":%d,"no_wait":%v,"max_bytes":%d%s}`,
+		m.rng.IntN(6), m.rng.IntN(4)*int(time.Second), m.rng.IntN(4) == 0, m.rng.IntN(3)*300, m.groups.request(m.cfg.PriorityPolicy, reply, m.rng))
 	m.c.Pull([]byte(reply), []byte(body), m.now, &m.fx)
 	m.world.settle()
 }
 
+// flowAnswer is the header of an answer to a flow control message, which acknowledges all that went out.
+func (m *model) flowAnswer() []byte {
+	if m.cfg.AckPolicy != api.AckFlowControl || m.c.flow.id == "" || len(m.sent) == 0 {
+		return nil
+	}
+	last := m.sent[len(m.sent)-1]
+	if last.Seq > m.c.floor.stream && last.ConsumerSeq > m.c.floor.consumer {
+		for _, seq := range m.open() {
+			if seq <= last.Seq {
+				m.finish(seq)
+			}
+		}
+	}
+	return flowHeader([]string{fmt.Sprint(last.ConsumerSeq), fmt.Sprint(last.Seq)})
+}
+
 func (m *model) acknowledge(seq uint64, how int) {
+	if m.cfg.AckPolicy == api.AckFlowControl {
+		if m.ack(seq, "", "") {
+			m.fatalf("acknowledging %d is answered", seq)
+		}
+		return
+	}
 	switch how {
 	default:
 		m.finish(seq)
@@ -204,7 +258,10 @@ func (m *model) fail() {
 	if lose > 0 {
 		// Deliveries that are forgotten are counted anew.
 		for seq := range m.deliveries {
-			if m.deliveries[seq] = 0; seq <= m.c.delivered.stream {
+			switch {
+			case seq > m.c.delivered.stream:
+				m.deliveries[seq] = 0
+			case m.deliveries[seq] > 0:
 				m.deliveries[seq] = 1
 			}
 		}
@@ -263,9 +320,9 @@ func (m *model) drain() {
 		}
 		if m.c.push {
 			m.c.Interest(true, m.now)
-			m.c.FlowControl([]byte(m.c.flow.id))
+			m.c.FlowControl([]byte(m.c.flow.id), m.flowAnswer(), m.now, &m.fx)
 		} else {
-			m.c.Pull([]byte("drain"), []byte(`{"batch":100,"expires":1000000000}`), m.now, &m.fx)
+			m.c.Pull([]byte("drain"), fmt.Appendf(nil, `{"batch":100,"expires":1000000000%s}`, m.groups.last(m.c)), m.now, &m.fx)
 		}
 		m.world.settle()
 		for _, seq := range m.open() {
@@ -286,7 +343,9 @@ func (m *model) drain() {
 		}
 	}
 	for seq := range m.settled {
-		if _, done := m.done[seq]; !done {
+		// One that was settled before a crash may not pass the filter any more.
+		msg, there := m.stream.get(seq)
+		if _, done := m.done[seq]; !done && !(there && (m.optional[seq] || !m.view.match(msg))) {
 			m.fatalf("message %d is settled although it is not done", seq)
 		}
 	}
@@ -316,7 +375,13 @@ func TestModel(t *testing.T) {
 		`{"ack_policy":"none","deliver_subject":"D","flow_control":true,"idle_heartbeat":500000000}`,
 		`{"ack_policy":"explicit","deliver_subject":"D","rate_limit_bps":8000,"filter_subject":"s.1"}`,
 		`{"ack_policy":"explicit","filter_subject":"s.*","deliver_policy":"last_per_subject"}`,
+		`{"ack_policy":"explicit","filter_subjects":["s.0","s.1"],"deliver_policy":"last_per_subject","max_ack_pending":2}`,
+		`{"ack_policy":"explicit","filter_subjects":["s.*"],"max_deliver":2}`,
 		`{"ack_policy":"explicit","replay_policy":"original"}`,
+		`{"ack_policy":"explicit","priority_policy":"overflow","priority_groups":["g"],"max_ack_pending":10}`,
+		`{"ack_policy":"explicit","priority_policy":"pinned_client","priority_groups":["g"],"priority_timeout":2000000000}`,
+		`{"ack_policy":"explicit","priority_policy":"prioritized","priority_groups":["g"],"max_waiting":10}`,
+		`{"ack_policy":"flow_control","deliver_subject":"D","max_ack_pending":7}`,
 	}
 	for i, raw := range configs {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -329,6 +394,7 @@ func TestModel(t *testing.T) {
 				m.cfg = checkedConfig(t, raw)
 				m.cfg.AckWait = max(min(m.cfg.AckWait, 2*time.Second), 0)
 				m.opts.MaxPayload, m.opts.Retains = 500, true
+				m.refilter = seed%2 == 1 && len(m.cfg.FilterSubjects) > 0
 				m.create(m.cfg)
 				m.skipFirst()
 				for range steps {
@@ -349,7 +415,9 @@ func (m *model) skipFirst() {
 		for _, seq := range m.c.skip.seqs {
 			listed = listed || seq == msg.seq
 		}
-		m.optional[msg.seq] = msg.seq < m.c.cursor && !listed
+		if m.deliveries[msg.seq] == 0 && msg.seq < m.c.cursor && !listed {
+			m.optional[msg.seq], m.never[msg.seq] = true, m.c.skip.active()
+		}
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 //	             spans: taken out of them (kind 0: none)
 //	settled      spans: taken out of the pending messages (kind 0: none)
 //	pending      count, then entries by ascending stream sequence: added or changed
+//	list         only in kind 0, and only where skip is not 0: 0, or 1 and spans: the list, as far as it is above
+//	             delivered. 0: it was too long to be kept
 //
 //	spans        count, then for each: distance of its first sequence from the last of the span before (from 0 for the
 //	             first span), number of further sequences in it
@@ -110,6 +112,13 @@ func (c *Consumer) Snapshot(buf []byte) []byte {
 	var before entry
 	for _, e := range c.pending.all {
 		buf = appendEntry(buf, &before, e)
+	}
+	if c.skip.active() {
+		spans, ok := c.skip.spans()
+		if !ok {
+			return append(buf, 0)
+		}
+		buf = appendSpans(append(buf, 1), spans)
 	}
 	return buf
 }
@@ -236,7 +245,14 @@ func (c *Consumer) ApplyProgress(part []byte) error {
 	}
 	c.placed = true
 	c.delivered, c.floor = p.delivered, p.floor
-	c.skip = skipList{upTo: p.skip}
+	switch {
+	case p.whole:
+		c.skip = skipList{upTo: p.skip, kept: p.list, unknown: p.skip != 0 && p.list == nil}
+	case p.skip == 0:
+		c.skip = skipList{}
+	case p.skip != c.skip.upTo: // only where the whole is missing
+		c.skip = skipList{upTo: p.skip, unknown: true}
+	}
 	c.from = p.from
 	if p.exhaustedBelow > 0 {
 		c.exhausted.removeBelow(p.exhaustedBelow)
@@ -277,6 +293,7 @@ type progress struct {
 	skip, from, exhaustedBelow      uint64
 	exhausted, unexhausted, removed []span
 	entries                         []entry
+	list                            []span // nil: none is there
 }
 
 func decodeProgress(part []byte) (p progress, err error) {
@@ -300,6 +317,9 @@ func decodeProgress(part []byte) (p progress, err error) {
 	p.skip, p.from, p.exhaustedBelow = r.uvarint(), r.uvarint(), r.uvarint()
 	p.exhausted, p.unexhausted, p.removed = r.spans(), r.spans(), r.spans()
 	p.entries = r.entries()
+	if p.whole && p.skip != 0 {
+		p.list = r.list()
+	}
 	if r.bad || len(r.rest) > 0 {
 		return progress{}, fmt.Errorf("%w at byte %d of %d", ErrCorrupt, len(part)-len(r.rest), len(part))
 	}
@@ -361,6 +381,21 @@ func (r *reader) spans() []span {
 		last = s.hi
 	}
 	return spans
+}
+
+// list reads a list that may be missing.
+func (r *reader) list() []span {
+	switch r.uvarint() {
+	case 0:
+	case 1:
+		if spans := r.spans(); spans != nil {
+			return spans
+		}
+		return []span{}
+	default:
+		r.bad = true
+	}
+	return nil
 }
 
 func (r *reader) entries() []entry {

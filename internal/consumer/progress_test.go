@@ -38,6 +38,35 @@ func TestProgressForm(t *testing.T) {
 	}
 }
 
+// TestProgressOfAList: the list of last messages ends the whole part.
+func TestProgressOfAList(t *testing.T) {
+	w := newWorld(t)
+	for _, subj := range []string{"a", "b", "a", "c", "b", "d"} {
+		w.publish(subj, 1)
+	}
+	w.create(checkedConfig(t, `{"durable_name":"C","ack_policy":"explicit","deliver_policy":"last_per_subject","filter_subject":"*"}`))
+	// delivered 0/2, since 3 is the first to come; the list begins at or below 6: one run of 3 to 6, kept
+	if got, want := fmt.Sprintf("% x", w.log[0]), "01 00 00 02 00 00 06 00 00 00 00 00 00 01 01 03 03"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	// A list that is too long is not kept, and found again.
+	for i := range uint64(maxKeptSpans + 1) {
+		w.c.skip.seqs = append(w.c.skip.seqs, 10+2*i)
+	}
+	long := w.c.Snapshot(nil)
+	if long[len(long)-1] != 0 || len(long) > 20 {
+		t.Errorf("%d bytes", len(long))
+	}
+	c := Restore(w.opts)
+	if err := c.ApplyProgress(long); err != nil {
+		t.Fatal(err)
+	}
+	c.Resume(w.now)
+	if c.numPending != 4 {
+		t.Errorf("%d to come", c.numPending)
+	}
+}
+
 func TestProgressIsCompact(t *testing.T) {
 	w := newWorld(t)
 	w.create(checkedConfig(t, `{"durable_name":"C","ack_policy":"explicit","max_ack_pending":-1}`))
@@ -75,6 +104,8 @@ func TestApplyProgressRefuses(t *testing.T) {
 		{"a newer version", append([]byte{2}, good[1:]...), ErrVersion},
 		{"an unknown kind", append([]byte{1, 7}, good[2:]...), ErrCorrupt},
 		{"cut short", good[:len(good)-1], ErrCorrupt},
+		{"a list of no kind", append([]byte{1, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0}, 2), ErrCorrupt},
+		{"a list without its runs", append([]byte{1, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0}, 1, 9), ErrCorrupt},
 		{"too long", append(append([]byte{}, good...), 0), ErrCorrupt},
 		{"more entries than bytes", append(append([]byte{}, good[:12]...), 0xff, 0x7f), ErrCorrupt},
 	} {
@@ -109,6 +140,12 @@ func FuzzApplyProgress(f *testing.F) {
 		f.Add(part)
 	}
 	f.Add(w.c.Snapshot(nil))
+	list := newWorld(f)
+	for _, subj := range []string{"a", "b", "a", "c", "b", "d"} {
+		list.publish(subj, 1)
+	}
+	list.create(checkedConfig(f, `{"durable_name":"C","ack_policy":"explicit","deliver_policy":"last_per_subject","filter_subject":"*"}`))
+	f.Add(list.log[0])
 	opts := w.opts
 	f.Fuzz(func(t *testing.T, part []byte) {
 		c := Restore(opts)

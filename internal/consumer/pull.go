@@ -27,12 +27,16 @@ func (c *Consumer) Pull(reply, body []byte, now time.Time, fx *Effects) {
 		return
 	}
 	t := now.UnixNano()
-	req, err := parsePull(body)
+	req, formal, err := parsePull(body)
 	if err != nil {
 		fx.statusLine(to, 400, "Bad Request - "+err.Error())
 		return
 	}
-	if code, text := c.refusePull(&req); code != 0 {
+	code, text := c.refusePull(&req)
+	if code == 0 {
+		code, text = c.refuseGroup(&req, formal, t)
+	}
+	if code != 0 {
 		fx.statusLine(to, code, text)
 		return
 	}
@@ -52,6 +56,7 @@ func (c *Consumer) Pull(reply, body []byte, now time.Time, fx *Effects) {
 	}
 	r := c.waiting.new()
 	r.reply, r.messages, r.bytes, r.noWait = to, req.Batch, req.MaxBytes, req.NoWait
+	r.priority = priorityOf(&req, formal)
 	if req.Expires != 0 {
 		r.expires = later(t, int64(req.Expires))
 	}
@@ -63,7 +68,18 @@ func (c *Consumer) Pull(reply, body []byte, now time.Time, fx *Effects) {
 	c.sawActivity(t)
 }
 
-// refusePull checks a request against the configuration.
+// RefuseLevel answers a pull request that asks for a newer API than the server has (header Nats-Required-Api-Level).
+func (c *Consumer) RefuseLevel(reply []byte, fx *Effects) {
+	switch {
+	case len(reply) == 0:
+	case c.push:
+		fx.status(string(reply), statusPushBased)
+	default:
+		fx.status(string(reply), statusAPILevel)
+	}
+}
+
+// refusePull checks a request against the limits of the configuration.
 func (c *Consumer) refusePull(req *api.JSApiConsumerGetNextRequest) (code int, text string) {
 	cfg := &c.cfg
 	switch {
@@ -73,12 +89,6 @@ func (c *Consumer) refusePull(req *api.JSApiConsumerGetNextRequest) (code int, t
 		return 409, fmt.Sprintf("Exceeded MaxRequestExpires of %v", cfg.MaxRequestExpires)
 	case cfg.MaxRequestMaxBytes > 0 && req.MaxBytes > cfg.MaxRequestMaxBytes:
 		return 409, fmt.Sprintf("Exceeded MaxRequestMaxBytes of %v", cfg.MaxRequestMaxBytes)
-	case req.MinPending != 0 || req.MinAckPending != 0:
-		return 400, "Bad Request - Not a Overflow Priority consumer"
-	case req.Id != "":
-		return 400, "Bad Request - Not a Pinned Client Priority consumer"
-	case req.Priority < 0 || req.Priority > 9:
-		return 400, "Bad Request - Priority must be between 0 and 9"
 	}
 	return 0, ""
 }
@@ -105,29 +115,36 @@ func (c *Consumer) refuseNoWait(to string, req *api.JSApiConsumerGetNextRequest,
 
 var errLargeHeartbeat = errors.New("heartbeat value too large")
 
-// parsePull reads the payload of a pull request. What is neither JSON nor a number asks for one message.
-func parsePull(body []byte) (req api.JSApiConsumerGetNextRequest, err error) {
+// parsePull reads the payload of a pull request: formal is JSON. What is neither JSON nor a number asks for one message.
+func parsePull(body []byte) (req api.JSApiConsumerGetNextRequest, formal bool, err error) {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || body[0] != '{' {
 		req.Batch = 1
 		if n, err := strconv.Atoi(string(body)); err == nil {
 			req.Batch = n
 		}
-		return req, nil
+		return req, false, nil
 	}
 	if !scanPull(body, &req) {
 		if req, err = decodePull(body); err != nil {
-			return req, err
+			return req, true, err
 		}
 	}
 	if req.Heartbeat > 0 && req.Heartbeat > req.Expires/2 {
-		return req, errLargeHeartbeat
+		return req, true, errLargeHeartbeat
 	}
-	return req, nil
+	return req, true, nil
 }
 
 func decodePull(body []byte) (req api.JSApiConsumerGetNextRequest, err error) {
 	err = json.Unmarshal(body, &req)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		switch wrong.Field {
+		case "group", "min_pending", "min_ack_pending", "id", "priority":
+			wrong.Field = "PriorityGroup." + wrong.Field // where nats-server has it
+		}
+	}
 	return req, err
 }
 

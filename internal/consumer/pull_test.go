@@ -55,7 +55,7 @@ func TestParsePull(t *testing.T) {
 		{`{"idle_heartbeat":1}`, 0, true},
 		{`{"expires":9223372036854775807,"idle_heartbeat":9223372036854775807}`, 0, true},
 	} {
-		req, err := parsePull([]byte(tc.body))
+		req, _, err := parsePull([]byte(tc.body))
 		if (err != nil) != tc.wantErr || err == nil && req.Batch != tc.batch {
 			t.Errorf("%q: batch %d, error %v", tc.body, req.Batch, err)
 		}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/nats-io/jsm.go/api"
+
+	"github.com/sluicemq/sluice/internal/proto"
 )
 
 // TestReference runs the scripts of testdata/reference against a nats-server and against the state machine, and
@@ -97,6 +99,8 @@ type reference struct {
 	next    int
 	flow    string   // reply subject of the last flow control message
 	subs    []string // subject by subscription id, less 2
+	pins    []string // ids, in the order in which they were first seen
+	doing   string   // the command whose results are awaited
 }
 
 func newReference(t *testing.T, addr string) *reference {
@@ -149,7 +153,7 @@ func (r *reference) request(subj, body string) string {
 func (r *reference) read() {
 	line, err := r.in.ReadString('\n')
 	if err != nil {
-		r.t.Fatalf("reading from nats-server: %v; so far:\n%s", err, strings.Join(r.lines, ""))
+		r.t.Fatalf("%s: reading from nats-server: %v; so far:\n%s", r.doing, err, strings.Join(r.lines, ""))
 	}
 	words := strings.Fields(line)
 	switch {
@@ -182,13 +186,34 @@ func (r *reference) read() {
 	}
 	if a, ok := ParseAckSubject([]byte(reply)); ok {
 		r.acks[a.StreamSeq] = reply
-		r.lines = append(r.lines, fmt.Sprintf("%s <- message %d, consumer sequence %d, delivery %d, %d pending\n", to, a.StreamSeq, a.ConsumerSeq, a.Deliveries, a.Pending))
+		r.lines = append(r.lines, fmt.Sprintf("%s <- message %d, consumer sequence %d, delivery %d, %d pending%s\n",
+			to, a.StreamSeq, a.ConsumerSeq, a.Deliveries, a.Pending, r.pinText(raw[:header])))
 		return
 	}
 	if reply != "" {
 		r.flow = reply
 	}
 	r.lines = append(r.lines, statusText(to, string(raw[:header])))
+}
+
+// pinText tells of the pin in a delivery's header.
+func (r *reference) pinText(header []byte) string {
+	id, ok := proto.Header(header).Get("Nats-Pin-Id")
+	if !ok {
+		return ""
+	}
+	if len(id) > 0 && !slices.Contains(r.pins, string(id)) {
+		r.pins = append(r.pins, string(id))
+	}
+	return ", pin " + pinName(r.pins, string(id))
+}
+
+// pull is the body of a request, with the server's pins in the place of ours.
+func (r *reference) pull(body string, ours []string) string {
+	for i, id := range ours[:min(len(ours), len(r.pins))] {
+		body = strings.ReplaceAll(body, id, r.pins[i])
+	}
+	return body
 }
 
 var flowID = regexp.MustCompile(`(\$JS\.FC\.S\.C\.)\w{4}`)
@@ -226,7 +251,7 @@ func (r *reference) command(line string, ours *scenario) []string {
 			r.request(words[1], strings.Repeat("x", size))
 		}
 	case "pull":
-		r.pub("$JS.API.CONSUMER.MSG.NEXT.S.C", r.listen(words[1]), ours.lastPull)
+		r.pub("$JS.API.CONSUMER.MSG.NEXT.S.C", r.listen(words[1]), r.pull(ours.lastPull, ours.pins))
 	case "ack", "nak", "term", "wpi":
 		seq, _ := strconv.ParseUint(words[1], 10, 64)
 		if answered := strings.Contains(ours.out.String(), "answered\n"); answered {
@@ -246,7 +271,19 @@ func (r *reference) command(line string, ours *scenario) []string {
 			r.send(fmt.Sprintf("UNSUB %d\r\n", i+2))
 		}
 	case "flow":
-		r.pub(r.flow, "", "")
+		header := flowHeader(words[1:])
+		if len(header) == 0 {
+			header = []byte("NATS/1.0\r\n\r\n")
+		}
+		r.send(fmt.Sprintf("HPUB %s %d %d\r\n%s\r\n", r.flow, len(header), len(header), header))
+	case "unpin":
+		var a api.JSApiConsumerUnpinResponse
+		if err := json.Unmarshal([]byte(r.request("$JS.API.CONSUMER.UNPIN.S.C", fmt.Sprintf(`{"group":%q}`, words[1]))), &a); err != nil {
+			r.t.Fatal(err)
+		}
+		if a.Error != nil {
+			r.lines = append(r.lines, fmt.Sprintf("error: %s (%d)\n", a.Error.Description, a.Error.ErrCode))
+		}
 	case "advance":
 		d, _ := time.ParseDuration(words[1])
 		time.Sleep(d) // a real server's time passes no faster
@@ -287,6 +324,7 @@ func (r *reference) command(line string, ours *scenario) []string {
 	})
 	ours.out.Reset()
 	ours.out.WriteString(strings.Join(expected, ""))
+	r.doing = line
 	for len(r.lines) < len(expected) {
 		r.read()
 	}

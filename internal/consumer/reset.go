@@ -29,6 +29,7 @@ func (c *Consumer) Reset(seq uint64, now time.Time) (uint64, error) {
 	if c.cfg.DeliverPolicy == api.DeliverLastPerSubject && c.opts.MaxMsgsPerSubject != 1 {
 		_, last := c.messages.Bounds()
 		c.skip = skipList{upTo: last}
+		c.skip.build(c.messages, seq-1)
 	}
 	first, _ := c.messages.Bounds()
 	c.cursor = max(seq, first, c.skip.upTo+1)

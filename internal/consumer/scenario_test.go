@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,7 +57,8 @@ type scenario struct {
 	*world
 	cfg  api.ConsumerConfig
 	out  strings.Builder
-	flow string // reply subject of the last flow control message
+	flow string   // reply subject of the last flow control message
+	pins []string // ids, in the order in which they were given
 	// The payloads that pull and the acknowledgements sent last.
 	lastPull, lastAnswer string
 }
@@ -70,7 +72,11 @@ func newScenario(t *testing.T) *scenario {
 		s.out.WriteString(statusText(st.To, string(st.Header)))
 	}
 	s.deliver = func(d *Dispatch) {
-		fmt.Fprintf(&s.out, "%s <- message %d, consumer sequence %d, delivery %d, %d pending\n", d.To, d.Seq, d.ConsumerSeq, d.Deliveries, d.Pending)
+		pin := ""
+		if d.Pinned {
+			pin = ", pin " + s.pinName(d.PinID)
+		}
+		fmt.Fprintf(&s.out, "%s <- message %d, consumer sequence %d, delivery %d, %d pending%s\n", d.To, d.Seq, d.ConsumerSeq, d.Deliveries, d.Pending, pin)
 	}
 	s.advise = func(a *Advisory) {
 		switch a.Kind {
@@ -84,6 +90,10 @@ func newScenario(t *testing.T) *scenario {
 			fmt.Fprintf(&s.out, "metric: ack of %d after %v, %d deliveries\n", a.StreamSeq, a.Delay, a.Deliveries)
 		case PauseChanged:
 			fmt.Fprintf(&s.out, "advisory: paused %v\n", a.Paused)
+		case Pinned:
+			fmt.Fprintf(&s.out, "advisory: group %s is pinned to %s\n", a.Group, s.pinName(a.PinID))
+		case Unpinned:
+			fmt.Fprintf(&s.out, "advisory: group %s is unpinned, %s\n", a.Group, a.Reason)
 		}
 	}
 	return s
@@ -179,7 +189,12 @@ func (s *scenario) command(line string) {
 	case "leave":
 		s.left[args[0]] = true
 	case "flow":
-		s.c.FlowControl([]byte(s.flow))
+		s.c.FlowControl([]byte(s.flow), flowHeader(args), s.now, &s.fx)
+		s.settle()
+	case "unpin":
+		if err := s.c.Unpin(args[0], &s.fx); err != nil {
+			fmt.Fprintln(&s.out, "error:", err)
+		}
 		s.settle()
 	case "pause":
 		d, err := time.ParseDuration(args[0])
@@ -301,6 +316,13 @@ func (s *scenario) pull(args []string) {
 	body := ""
 	for i, a := range args[1:] {
 		k, v, has := strings.Cut(a, "=")
+		if k == "id" && strings.HasPrefix(v, "pin") { // one that was given
+			n := int(s.number(v[3:]))
+			if n > len(s.pins) {
+				s.t.Fatalf("%s was not given", v)
+			}
+			v = s.pins[n-1]
+		}
 		if k == "body" {
 			body = strings.TrimPrefix(strings.Join(args[1+i:], " "), "body=")
 			break
@@ -347,10 +369,40 @@ func infoText(i *api.ConsumerInfo) string {
 	if i.PushBound {
 		text += ", bound"
 	}
+	for _, g := range i.PriorityGroups {
+		text += ", group " + g.Group
+		if g.PinnedClientID != "" && !g.PinnedTS.IsZero() {
+			text += " (pinned)"
+		}
+	}
 	if i.Paused {
 		text += fmt.Sprintf(", paused for %v", i.PauseRemaining.Round(time.Second))
 	}
 	return text + "\n"
+}
+
+// pinName gives ids names that do not depend on chance.
+func (s *scenario) pinName(id string) string {
+	if id != "" && !slices.Contains(s.pins, id) {
+		s.pins = append(s.pins, id)
+	}
+	return pinName(s.pins, id)
+}
+
+func pinName(pins []string, id string) string {
+	if id == "" {
+		return "-"
+	}
+	return fmt.Sprint("pin", slices.Index(pins, id)+1)
+}
+
+// flowHeader is the header of an answer to a flow control message: "flow 7 9" confirms consumer sequence 7, stream
+// sequence 9.
+func flowHeader(args []string) []byte {
+	if len(args) < 2 {
+		return nil
+	}
+	return fmt.Appendf(nil, "NATS/1.0\r\nNats-Last-Consumer: %s\r\nNats-Last-Stream: %s\r\n\r\n", args[0], args[1])
 }
 
 func sortedKeys(m map[uint64]int) []uint64 {

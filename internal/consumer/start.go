@@ -32,8 +32,8 @@ func (c *Consumer) start() {
 			}
 		}
 	}
-	if c.cfg.OptStartSeq == 0 {
-		seq = min(seq, last+1)
+	if c.cfg.OptStartSeq == 0 || c.cfg.Direct || c.cfg.Sourcing {
+		seq = min(seq, last+1) // a mirror's or source's reader sees by it that the stream is behind
 	}
 	c.cursor = max(seq, first, 1)
 	c.delivered.stream = c.cursor - 1
@@ -44,12 +44,21 @@ func (c *Consumer) start() {
 // skipList are the messages that a consumer of the last message per subject starts with: those that were the newest of
 // their subject when it was created. All that came after upTo follow as with any consumer. It takes 8 bytes a subject
 // until it is delivered.
+//
+// The list is part of the progress, since it cannot be made again once messages were removed: an older message of the
+// subject would take the place of one that is gone.
 type skipList struct {
 	upTo uint64   // 0: there is none, or it is done
 	seqs []uint64 // what is still to come is from at on
 	at   int
 	dead []uint64 // of seqs, those that were removed from the stream meanwhile, ascending
+	// The list as the progress has it, until resume makes seqs of it; unknown: it was too long to be kept.
+	kept    []span
+	unknown bool
 }
+
+// maxKeptSpans bounds the list in the progress: runs of sequences, of two to eleven bytes each.
+const maxKeptSpans = 1 << 16
 
 func (s *skipList) active() bool { return s.upTo != 0 }
 
@@ -65,8 +74,55 @@ func (s *skipList) left() uint64 {
 
 // build lists what is above after.
 func (s *skipList) build(m Messages, after uint64) {
-	s.seqs, s.at, s.dead = m.LastPerSubject(s.upTo), 0, nil
+	*s = skipList{upTo: s.upTo, seqs: m.LastPerSubject(s.upTo)}
 	s.seqs = s.seqs[sort.Search(len(s.seqs), func(i int) bool { return s.seqs[i] > after }):]
+}
+
+// resume makes the list out of what the progress says: what is above after and still there.
+func (s *skipList) resume(m Messages, after uint64) {
+	if s.unknown {
+		s.build(m, after)
+	}
+	for _, sp := range s.kept {
+		for from := max(sp.lo, after+1); from <= sp.hi; from++ {
+			seq, ok := m.Next(from)
+			if !ok || seq > sp.hi {
+				break
+			}
+			s.seqs = append(s.seqs, seq)
+			from = seq
+		}
+	}
+	s.kept = nil
+}
+
+// purged drops what is no longer in the stream.
+func (s *skipList) purged(m Messages) {
+	if s.upTo == 0 {
+		return
+	}
+	before := s.seqs[:min(s.at, len(s.seqs))]
+	left := slices.DeleteFunc(s.seqs[len(before):], func(seq uint64) bool { return !m.Has(seq) })
+	s.seqs, s.dead = s.seqs[:len(before)+len(left)], nil
+}
+
+// spans is the list for the progress, that of the last delivery included, since that may be taken back. ok is false for
+// a list that is too long to be kept.
+func (s *skipList) spans() (spans []span, ok bool) {
+	if s.kept != nil || s.unknown {
+		return s.kept, !s.unknown
+	}
+	for _, seq := range s.seqs[max(s.at-1, 0):] {
+		if n := len(spans); n > 0 && spans[n-1].hi+1 == seq {
+			spans[n-1].hi = seq
+			continue
+		}
+		if len(spans) == maxKeptSpans {
+			return nil, false
+		}
+		spans = append(spans, span{seq, seq})
+	}
+	return spans, true
 }
 
 // next is the first message of the list that still exists.

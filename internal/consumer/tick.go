@@ -9,7 +9,7 @@ import (
 // late.
 func (c *Consumer) NextTimer() (at time.Time, ok bool) {
 	next := int64(0)
-	for _, t := range [...]int64{c.waiting.due, c.beatAt, c.inactiveAt, c.pauseUntil, c.rate.until, c.replay.at} {
+	for _, t := range [...]int64{c.waiting.due, c.beatAt, c.inactiveAt, c.pauseUntil, c.rate.until, c.replay.at, c.pin.until} {
 		if t != 0 && (next == 0 || t < next) {
 			next = t
 		}
@@ -29,6 +29,7 @@ func (c *Consumer) Tick(now time.Time, fx *Effects) {
 	t := now.UnixNano()
 	c.settleSent(fx)
 	c.expirePending(t, fx)
+	c.expirePin(t, fx)
 	if c.waiting.due != 0 && c.waiting.due <= t {
 		c.sweep(t, false, fx)
 	}
@@ -46,6 +47,9 @@ func (c *Consumer) Tick(now time.Time, fx *Effects) {
 	if c.beatAt != 0 && c.beatAt <= t {
 		if c.active {
 			fx.heartbeat(c.cfg.DeliverSubject, c.delivered.consumer, c.cursor-1, c.flow.id)
+			if c.ackByFlow && c.pending.live > 0 && c.flow.id == "" {
+				c.askFlow(fx)
+			}
 		}
 		c.beatAt = later(t, int64(c.cfg.Heartbeat))
 	}

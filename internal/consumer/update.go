@@ -26,6 +26,9 @@ func (c *Consumer) UpdateConfig(cfg api.ConsumerConfig, messages Messages, now t
 	if cfg.AckWait != old.AckWait || !slices.Equal(cfg.BackOff, old.BackOff) {
 		c.moveDeadlines(int64(old.AckWait), old.BackOff)
 	}
+	if cfg.PriorityPolicy != api.PriorityPinnedClient {
+		c.pin = pin{}
+	}
 	if cfg.DeliverSubject != old.DeliverSubject {
 		c.active = false
 		c.redeliverAll(fx)
@@ -44,10 +47,14 @@ func (c *Consumer) UpdateConfig(cfg api.ConsumerConfig, messages Messages, now t
 	}
 	if messages != nil {
 		c.messages = messages
-		if c.pending.live > 0 {
+		if c.pending.live > 0 || c.exhausted.count > 0 {
 			c.strangers = max(c.strangers, c.delivered.stream)
 		}
 		c.from, c.dirty.position = c.cursor, true
+		if c.skip.active() {
+			c.skip.build(c.messages, c.delivered.stream)
+			c.dirty.whole = true
+		}
 		c.recount()
 	}
 }

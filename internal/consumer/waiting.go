@@ -10,14 +10,16 @@ type request struct {
 	heartbeat int64 // nanoseconds, 0: none
 	beatAt    int64 // when its next idle heartbeat is due, 0: never
 	noWait    bool
+	priority  priority
 
 	prev, next *request
 }
 
 // waitingQueue holds the pull requests, at most max. Requests are served in turn: one that wants more goes to the end
-// after each message.
+// after each message, with sorted set to the end of those of its priority.
 type waitingQueue struct {
 	max        int
+	sorted     bool
 	count      int
 	noWait     int // requests that do not wait once there is nothing more to deliver
 	head, tail *request
@@ -63,14 +65,42 @@ func (w *waitingQueue) schedule(r *request) {
 	}
 }
 
+// link puts a request behind those that go before it.
 func (w *waitingQueue) link(r *request) {
-	r.prev, r.next = w.tail, nil
-	if w.tail != nil {
-		w.tail.next = r
-	} else {
-		w.head = r
+	before := w.tail
+	for w.sorted && before != nil && before.priority.number > r.priority.number {
+		before = before.prev
 	}
-	w.tail = r
+	w.linkAfter(r, before)
+}
+
+// linkAfter puts a request behind another, or to the front.
+func (w *waitingQueue) linkAfter(r, before *request) {
+	r.prev = before
+	if before != nil {
+		r.next, before.next = before.next, r
+	} else {
+		r.next, w.head = w.head, r
+	}
+	if r.next != nil {
+		r.next.prev = r
+	} else {
+		w.tail = r
+	}
+}
+
+// sort makes the queue sorted or not; those that wait are put in order.
+func (w *waitingQueue) sort(sorted bool) {
+	if sorted == w.sorted {
+		return
+	}
+	w.sorted = sorted
+	r := w.head
+	for w.head, w.tail = nil, nil; r != nil; {
+		next := r.next
+		w.link(r)
+		r = next
+	}
 }
 
 func (w *waitingQueue) unlink(r *request) {
@@ -104,7 +134,7 @@ func (w *waitingQueue) remove(r *request) {
 	}
 }
 
-// rotate moves the request at the head to the end.
+// rotate moves the request at the head to where it belongs after it was served or passed over.
 func (w *waitingQueue) rotate() {
 	if r := w.head; r != w.tail {
 		w.unlink(r)

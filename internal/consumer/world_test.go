@@ -95,6 +95,11 @@ func (v *fakeView) Last() (last uint64) {
 
 func (v *fakeView) Bounds() (first, last uint64) { return v.stream.bounds() }
 
+func (v *fakeView) Has(seq uint64) bool {
+	_, ok := v.stream.get(seq)
+	return ok
+}
+
 func (v *fakeView) SeqAt(t int64) uint64 {
 	for _, m := range v.stream.messages {
 		if m.time >= t {
@@ -178,8 +183,12 @@ func (w *world) publish(subj string, size int) uint64 {
 
 func (w *world) remove(seq uint64) {
 	m, ok := w.stream.remove(seq)
-	if ok && w.c != nil && w.view.match(m) {
+	switch {
+	case !ok || w.c == nil:
+	case w.view.match(m):
 		w.c.Removed(seq, &w.fx)
+	case w.c.Strangers():
+		w.c.RemovedStranger(seq, &w.fx)
 	}
 	w.settle()
 }
@@ -318,6 +327,7 @@ func (w *world) replayed(lose int) *Consumer {
 
 // crash goes on with what the progress says.
 func (w *world) crash(lose int) {
+	w.opts.Seed++
 	w.c = w.replayed(lose)
 	w.c.Resume(w.now)
 	w.log = w.log[:len(w.log)-lose]
@@ -326,7 +336,7 @@ func (w *world) crash(lose int) {
 // durable renders all that must survive.
 func durable(c *Consumer) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "delivered %v floor %v skip %d exhausted %v\n", c.delivered, c.floor, c.skip.upTo, c.exhausted.spans)
+	fmt.Fprintf(&b, "delivered %v floor %v skip %d%v exhausted %v\n", c.delivered, c.floor, c.skip.upTo, listed(c), c.exhausted.spans)
 	for _, e := range c.pending.all {
 		deadline := milliseconds(e.deadline)
 		if e.flags&queued != 0 {
@@ -335,6 +345,22 @@ func durable(c *Consumer) string {
 		fmt.Fprintf(&b, "%d: %d x%d until %d\n", e.stream, e.consumer, e.deliveries, deadline)
 	}
 	return b.String()
+}
+
+// listed is what a list of last messages still has to give, also before it was resumed.
+func listed(c *Consumer) (left []uint64) {
+	spans, ok := c.skip.spans()
+	if !c.skip.active() || !ok {
+		return nil
+	}
+	for _, s := range spans {
+		for seq := max(s.lo, c.delivered.stream+1); seq <= s.hi && seq <= 1<<20; seq++ {
+			if c.messages.Has(seq) {
+				left = append(left, seq)
+			}
+		}
+	}
+	return left
 }
 
 // checkReplay compares the state with what its progress replays to.

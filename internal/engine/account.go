@@ -97,7 +97,17 @@ func (a *Account) checkLimits() stream.Limits {
 	return stream.Limits{
 		MaxBytesRequired: l.MaxBytesRequired, Duplicates: a.engine.limits.Load().DuplicateWindow,
 		MemoryMaxStreamBytes: l.MemoryMaxStreamBytes, StoreMaxStreamBytes: l.StoreMaxStreamBytes, Settles: true,
+		Lookup: a.lookup,
 	}
+}
+
+// lookup finds a stream's configuration.
+func (a *Account) lookup(name string) (api.StreamConfig, bool) {
+	s, err := a.Stream(name)
+	if err != nil {
+		return api.StreamConfig{}, false
+	}
+	return s.Config(), true
 }
 
 // consumerLimits are the tighter of the account's and the server's.
@@ -113,7 +123,7 @@ func (a *Account) consumerLimits() consumer.Limits {
 // CreateStream creates a stream and returns it once its record is committed. Creating the same stream with the same
 // configuration again gives the one that is there.
 func (a *Account) CreateStream(ctx context.Context, asked api.StreamConfig, pedantic bool) (*Stream, error) {
-	cfg, err := stream.CheckConfig(asked, a.checkLimits(), pedantic)
+	cfg, err := stream.CheckCreate(asked, a.checkLimits(), pedantic)
 	if err != nil {
 		return nil, err
 	}
@@ -131,29 +141,51 @@ func (a *Account) CreateStream(ctx context.Context, asked api.StreamConfig, peda
 		return s, err
 	}
 	go s.run()
-	body := record.StreamConfigBody{Account: a.name, Created: s.created, Config: cfg}
-	err = s.doCommitted(ctx, func() (*entry, error) {
-		e, err := s.configEntry(body)
-		if err == nil && s.log != nil {
-			e.then = append(e.then, func(err error) {
-				if err == nil {
-					s.controlAt = s.engine.mark(place{log: s.log.ID(), pos: e.Position})
-				}
-			})
-		}
-		return e, err
-	})
-	if err == nil {
-		err = s.subscribe(cfg)
-	}
-	if err != nil {
-		a.forget(s)
-		close(s.up)
-		s.inbox.command(s.end)
+	if err := s.create(ctx, cfg); err != nil {
 		return nil, err
 	}
-	s.markUp()
 	return s, nil
+}
+
+// create commits the record that makes a stream exist. When ctx ends before, the record is under way all the same: the
+// name stays taken, and the stream comes up when it is committed.
+func (s *Stream) create(ctx context.Context, cfg api.StreamConfig) error {
+	body := record.StreamConfigBody{Account: s.account.name, Created: s.created, Config: cfg}
+	err := s.doCommitted(ctx, func() (*entry, error) {
+		e, err := s.configEntry(body)
+		if err != nil {
+			s.notCreated()
+			return nil, err
+		}
+		e.then = append(e.then, func(err error) {
+			if err == nil {
+				err = s.subscribe(cfg)
+			}
+			if err != nil {
+				s.notCreated()
+				return
+			}
+			if s.log != nil {
+				s.controlAt = s.engine.mark(place{log: s.log.ID(), pos: e.Position})
+			}
+			s.markUp()
+			s.openOrigins()
+			s.announce(wasCreated)
+		})
+		return e, nil
+	})
+	if errors.Is(err, errStreamEnded) {
+		s.account.forget(s)
+	}
+	return err
+}
+
+// notCreated ends a stream that never was.
+func (s *Stream) notCreated() {
+	s.account.forget(s)
+	s.unsubscribe()
+	close(s.up)
+	s.end()
 }
 
 // reserve makes a stream under its name, unless there is one already, which may not be up yet. What another stream may collide with is held
@@ -224,6 +256,9 @@ func (a *Account) UpdateStream(ctx context.Context, asked api.StreamConfig, peda
 	err = s.update(ctx, cfg)
 	s.settleSubjects()
 	a.settleHold(s)
+	if err == nil {
+		s.announce(wasUpdated)
+	}
 	if errors.Is(err, errStreamEnded) {
 		err = jserr.New(jserr.StreamNotFound)
 	}
@@ -248,6 +283,9 @@ func (a *Account) DeleteStream(ctx context.Context, name string) error {
 		s.deleting = true // nothing of the stream follows its end
 		return e, nil
 	})
+	if err == nil {
+		s.announce(wasDeleted)
+	}
 	if errors.Is(err, errStreamEnded) {
 		return jserr.New(jserr.StreamNotFound)
 	}

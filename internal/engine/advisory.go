@@ -10,8 +10,8 @@ import (
 	"github.com/sluicemq/sluice/internal/consumer"
 )
 
-// consumerEvent is the JSON of the advisories and metrics about deliveries: the schemas max_deliver, nak, terminated
-// and consumer_pause of io.nats.jetstream.advisory.v1, and consumer_ack of io.nats.jetstream.metric.v1.
+// consumerEvent is the JSON of the advisories and metrics about deliveries: the schemas max_deliver, nak, terminated,
+// consumer_pause, consumer_group_pinned and consumer_group_unpinned of io.nats.jetstream.advisory.v1, and consumer_ack of io.nats.jetstream.metric.v1.
 type consumerEvent struct {
 	Type        string     `json:"type"`
 	ID          string     `json:"id"`
@@ -26,6 +26,9 @@ type consumerEvent struct {
 	Paused      *bool      `json:"paused,omitempty"`
 	PauseUntil  *time.Time `json:"pause_until,omitempty"`
 	Domain      string     `json:"domain,omitempty"`
+	Account     string     `json:"account,omitempty"`
+	Group       string     `json:"group,omitempty"`
+	PinID       string     `json:"pinned_id,omitempty"`
 }
 
 // advisoryForms names each advisory on the wire.
@@ -34,6 +37,8 @@ var advisoryForms = map[consumer.AdvisoryKind]struct{ schema, subject string }{
 	consumer.Nacked:               {"io.nats.jetstream.advisory.v1.nak", "$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED."},
 	consumer.Terminated:           {"io.nats.jetstream.advisory.v1.terminated", "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED."},
 	consumer.PauseChanged:         {"io.nats.jetstream.advisory.v1.consumer_pause", "$JS.EVENT.ADVISORY.CONSUMER.PAUSE."},
+	consumer.Pinned:               {"io.nats.jetstream.advisory.v1.consumer_group_pinned", "$JS.EVENT.ADVISORY.CONSUMER.PINNED."},
+	consumer.Unpinned:             {"io.nats.jetstream.advisory.v1.consumer_group_unpinned", "$JS.EVENT.ADVISORY.CONSUMER.UNPINNED."},
 	consumer.AckSampled:           {"io.nats.jetstream.metric.v1.consumer_ack", "$JS.EVENT.METRIC.CONSUMER.ACK."},
 }
 
@@ -48,7 +53,10 @@ func (s *Stream) advise(a *consumer.Advisory, now time.Time) {
 		Type: form.schema, ID: nuid.Next(), Time: now.UTC(),
 		Stream: s.name, Consumer: a.Consumer, Domain: s.engine.opts.Domain,
 		ConsumerSeq: a.ConsumerSeq, StreamSeq: a.StreamSeq, Deliveries: a.Deliveries,
-		Reason: a.Reason, Delay: a.Delay.Nanoseconds(),
+		Reason: a.Reason, Delay: a.Delay.Nanoseconds(), Group: a.Group, PinID: a.PinID,
+	}
+	if a.Kind == consumer.Pinned || a.Kind == consumer.Unpinned {
+		ev.Account = s.account.name
 	}
 	if a.Kind == consumer.PauseChanged {
 		ev.Paused, ev.PauseUntil = &a.Paused, &a.PauseUntil

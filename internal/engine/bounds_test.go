@@ -135,3 +135,16 @@ func TestAThousandConsumersEachGetTheirOwn(t *testing.T) {
 		}
 	})
 }
+
+func TestUnnamedConsumersAreConsumersOfTheirOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.start()
+		s := w.create(fileStream)
+		for range 20 {
+			w.consumer(s, api.ConsumerConfig{AckPolicy: api.AckExplicit})
+		}
+		if names, err := s.ConsumerNames(); err != nil || len(names) != 20 {
+			t.Errorf("got %q, %v", names, err)
+		}
+	})
+}

@@ -83,13 +83,14 @@ func (s *Stream) needs(now time.Time) (from mark, control bool) {
 
 // checkpoint commits all that the control records of the stream add up to.
 func (s *Stream) checkpoint(ctx context.Context) error {
-	return s.doCommitted(ctx, func() (*entry, error) {
+	return s.doQuiet(ctx, func() (*entry, error) {
+		if s.deleting || s.ended {
+			return nil, errStreamEnded // a checkpoint behind its end would bring it back
+		}
 		data, err := record.AppendJSON(nil, record.StreamConfig, s.id, record.StreamConfigBody{Account: s.account.name, Created: s.created, Config: s.Config()})
 		if err != nil {
 			return nil, err
 		}
-		// Messages that are accepted and not committed lie before this entry and come back before it; they are not part
-		// of the state yet, and replay applies them after it. See recovery.streamState.
 		state := record.StreamStateBody{First: s.state.FirstSeq(), Last: s.state.LastSeq()}
 		s.state.Deleted(func(first, last uint64) bool {
 			state.Gaps = append(state.Gaps, record.Gap{First: first, Last: last})
@@ -97,6 +98,13 @@ func (s *Stream) checkpoint(ctx context.Context) error {
 		})
 		data = record.AppendStreamState(data, s.id, &state)
 		records := 2
+		// What is accepted lies before this entry, so it counts.
+		if body := s.sourcesBody(); len(body.Sources) > 0 {
+			if data, err = record.AppendJSON(data, record.StreamSources, s.id, body); err != nil {
+				return nil, err
+			}
+			records++
+		}
 		for _, c := range s.consumers {
 			if !c.logged || c.dropping {
 				continue
@@ -172,7 +180,7 @@ func (e *Engine) Trim(ctx context.Context) error {
 // trimTo finds from where on the logs are needed, once every stream has moved up as far as a checkpoint moves it.
 func (e *Engine) trimTo(ctx context.Context) (mark, error) {
 	// What is committed now bounds it: what comes later is not looked at.
-	start := mark{len(e.logs) - 1, wal.Offset(e.newest.Load())}
+	start := e.asideNeeds(mark{len(e.logs) - 1, wal.Offset(e.newest.Load())})
 	for _, a := range e.everyAccount() {
 		for _, s := range a.list() {
 			if s.log == nil {
@@ -196,7 +204,8 @@ func (e *Engine) moveUp(ctx context.Context, s *Stream, limit mark) (from mark, 
 	var control bool
 	look := func() error { return s.do(func() { from, control = s.needs(s.now) }) }
 	if err := look(); err != nil {
-		return limit, nil // it ended meanwhile, and its last record is behind the limit
+		// It was deleted meanwhile, and its last record is behind the limit; unless all streams are being ended.
+		return limit, e.ctx.Err()
 	}
 	if !control || !from.before(limit) {
 		return from, nil
@@ -205,7 +214,7 @@ func (e *Engine) moveUp(ctx context.Context, s *Stream, limit mark) (from mark, 
 		return mark{}, fmt.Errorf("engine: checkpoint of stream %s: %w", s.name, err)
 	}
 	if err := look(); err != nil {
-		return limit, nil
+		return limit, e.ctx.Err()
 	}
 	return from, nil
 }

@@ -202,3 +202,40 @@ func TestALogWithoutTheBeginningOfAStreamIsRefused(t *testing.T) {
 		w.start()
 	})
 }
+
+func TestOfTwoStreamsOfOneNameOneWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.truncating()
+		w.start()
+		w.create(fileStream)
+		w.client.publish("s.a", "first")
+		w.client.take()
+		first := w.ranges
+		w.crash()
+		theirs := w.ranges
+		// Another node, which knows nothing of the first one's log, creates a stream of the same name.
+		w.ranges = first
+		w.start()
+		w.create(fileStream)
+		w.client.publish("s.a", "second")
+		w.client.take()
+		w.crash()
+		w.ranges = append(theirs, w.ranges...)
+		w.start()
+		if c := content(t, w.stream("S")); len(c) != 1 || !strings.Contains(c[0], "first") {
+			t.Errorf("by the name goes %v", c)
+		}
+		time.Sleep(time.Hour)
+		if err := w.account.DeleteStream(t.Context(), "S"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.engine.Trim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.crash()
+		w.start()
+		if c := content(t, w.stream("S")); len(c) != 1 || !strings.Contains(c[0], "second") {
+			t.Errorf("after the first was deleted: %v", c)
+		}
+	})
+}

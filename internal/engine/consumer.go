@@ -26,12 +26,14 @@ type Consumer struct {
 	next    []*broker.Subscription // pull requests
 	unwatch func()                 // interest in the deliver subject
 
-	started    bool // may deliver
-	dropping   bool // its deletion for inactivity is on its way
-	isAsked    bool // in the stream's list of those that were told something
-	ready      bool // in the stream's list
-	dirty      bool // has progress to be written
-	parked     bool // waits for a message's bytes
+	started    bool          // may deliver
+	up         chan struct{} // closed when it may deliver
+	over       chan struct{} // closed when it is deleted
+	dropping   bool          // its deletion is on its way
+	isAsked    bool          // in the stream's list of those that were told something
+	ready      bool          // in the stream's list
+	dirty      bool          // has progress to be written
+	parked     bool          // waits for a message's bytes
 	gone       bool
 	wakeAt     time.Time
 	timerIndex int // in the stream's timers; -1: not there
@@ -58,6 +60,7 @@ func (v view) Last() uint64 {
 	m, _ := v.state.Last(v.filter, 0)
 	return m.Seq
 }
+func (v view) Has(seq uint64) bool          { return v.state.Has(seq) }
 func (v view) Bounds() (first, last uint64) { return v.state.FirstSeq(), v.state.LastSeq() }
 func (v view) SeqAt(t int64) uint64         { return v.state.SeqAt(t) }
 func (v view) LastPerSubject(upTo uint64) []uint64 {
@@ -175,16 +178,29 @@ func (c *Consumer) deliverMessage(m *record.StoredMessage, now time.Time) {
 		return
 	}
 	out := broker.Msg{Subject: m.Subject, Reply: d.Reply, Header: m.Header, Data: m.Data}
+	if d.HeadersOnly || d.Pinned {
+		out.Header = c.extendHeader(m, d)
+	}
 	if d.HeadersOnly {
-		c.header = openHeader(c.header[:0], m.Header)
-		c.header = proto.AppendHeaderField(c.header, "Nats-Msg-Size", strconv.Itoa(len(m.Data)))
-		c.header = append(c.header, "\r\n"...)
-		out.Header, out.Data = c.header, nil
+		out.Data = nil
 	}
 	s.to = append(s.to[:0], d.To...)
 	if s.pub.PublishTo(s.to, out) == 0 {
 		c.machine.Undelivered(d, now)
 	}
+}
+
+// extendHeader is a message's header block with what a delivery adds; valid until the next call.
+func (c *Consumer) extendHeader(m *record.StoredMessage, d *consumer.Dispatch) []byte {
+	b := openHeader(c.header[:0], m.Header)
+	if d.HeadersOnly {
+		b = proto.AppendHeaderField(b, "Nats-Msg-Size", strconv.Itoa(len(m.Data)))
+	}
+	if d.Pinned {
+		b = proto.AppendHeaderField(b, "Nats-Pin-Id", d.PinID)
+	}
+	c.header = append(b, "\r\n"...)
+	return c.header
 }
 
 // runTimers wakes the consumers whose time has come.
@@ -217,6 +233,9 @@ func (s *Stream) removed(r stream.Removed) {
 		c.machine.Removed(r.Seq, &s.consumerFx)
 		s.touched = append(s.touched, c)
 	}
+	if len(s.strange) > 0 {
+		s.removedStranger(r)
+	}
 }
 
 // spread follows up on a change of the stream: the consumers that it touched may have something to say.
@@ -239,21 +258,5 @@ func (s *Stream) purged() {
 		c.machine.Purged(s.now, &s.consumerFx)
 		c.changed(s.now)
 		c.wake()
-	}
-}
-
-// expire removes what is too old.
-func (s *Stream) expire() {
-	if at := s.state.NextExpiry(); at.IsZero() || s.now.Before(at) {
-		return
-	}
-	s.effects.Reset()
-	first := s.state.Expire(s.now, &s.effects)
-	if s.effects.Count == 0 {
-		return
-	}
-	s.spread()
-	if s.log != nil && s.failed == nil {
-		s.write(s.newEntry(record.AppendExpire(nil, s.id, first), 1, true))
 	}
 }

@@ -1,15 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/nats-io/jsm.go/api"
-	"github.com/nats-io/nuid"
 
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/consumer"
@@ -18,22 +17,50 @@ import (
 	"github.com/sluicemq/sluice/internal/stream"
 )
 
-// generatedName is how many characters of a random id name an ephemeral consumer, as in NATS.
-const generatedName = 8
-
 // CreateConsumer creates a consumer, or changes the one of that name as the request's action allows. What it answers is
 // committed.
 func (s *Stream) CreateConsumer(ctx context.Context, ask api.JSApiConsumerCreateRequest) (info api.ConsumerInfo, err error) {
 	var c *Consumer
-	err = s.doCommitted(ctx, func() (e *entry, err error) {
-		c, e, err = s.createConsumer(ask)
-		return e, err
-	})
-	if err != nil {
-		return info, consumerError(err)
+	for {
+		var settled <-chan struct{}
+		err = s.doCommitted(ctx, func() (e *entry, err error) {
+			if settled = s.unsettledConsumer(&ask.Config); settled == nil {
+				c, e, err = s.createConsumer(ask)
+			}
+			return e, err
+		})
+		if err != nil {
+			return info, consumerError(err)
+		}
+		if settled == nil {
+			break
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return info, ctx.Err()
+		case <-s.done:
+			return info, consumerError(errStreamEnded)
+		}
 	}
 	err = s.do(func() { info = s.consumerInfo(c) })
 	return info, consumerError(err)
+}
+
+// unsettledConsumer gives the consumer of a configuration's name time to come or to go, if it is about to: a channel
+// that is closed when it has. A record about it now would follow its deletion in the log, or be answered before its
+// creation is committed.
+func (s *Stream) unsettledConsumer(cfg *api.ConsumerConfig) <-chan struct{} {
+	c := s.consumers[cmp.Or(cfg.Name, cfg.Durable)]
+	switch {
+	case c == nil:
+		return nil
+	case c.dropping:
+		return c.over
+	case !c.started:
+		return c.up
+	}
+	return nil
 }
 
 // consumerError is what the API answers when the stream ended meanwhile.
@@ -46,6 +73,7 @@ func consumerError(err error) error {
 
 // createConsumer decides on a request. The entry is nil when there is nothing to commit.
 func (s *Stream) createConsumer(ask api.JSApiConsumerCreateRequest) (*Consumer, *entry, error) {
+	s.adaptSourcing(&ask.Config)
 	cfg, err := consumer.CheckConfig(ask.Config, s.Config(), s.account.consumerLimits(), ask.Pedantic)
 	if err != nil {
 		return nil, nil, err
@@ -55,7 +83,7 @@ func (s *Stream) createConsumer(ask api.JSApiConsumerCreateRequest) (*Consumer, 
 		name = cfg.Durable
 	}
 	if name == "" {
-		name = nuid.Next()[:generatedName]
+		name = s.freeName()
 	}
 	cfg.Name = name
 	var existing *consumer.Existing
@@ -65,6 +93,9 @@ func (s *Stream) createConsumer(ask api.JSApiConsumerCreateRequest) (*Consumer, 
 	}
 	cfg, changed, err := consumer.Resolve(ask.Action, cfg, existing)
 	if err != nil || !changed {
+		if err == nil && cfg.Sourcing {
+			s.startOver(c)
+		}
 		return c, nil, err
 	}
 	if err := s.checkWorkQueue(&cfg, c); err != nil {
@@ -100,7 +131,7 @@ func (s *Stream) addConsumer(name string, cfg api.ConsumerConfig) (*Consumer, *e
 	if limits.MaxConsumers > 0 && (most <= 0 || limits.MaxConsumers < most) {
 		most = limits.MaxConsumers
 	}
-	if most > 0 && len(s.consumers) >= most {
+	if most > 0 && limited(&cfg) && s.countConsumers(limited) >= most {
 		return nil, nil, jserr.New(jserr.MaximumConsumersLimit)
 	}
 	c, err := s.newConsumer(name, cfg, time.Now().UTC(), true)
@@ -109,6 +140,7 @@ func (s *Stream) addConsumer(name string, cfg api.ConsumerConfig) (*Consumer, *e
 	}
 	if !c.logged {
 		c.start()
+		s.announceConsumer(c, wasCreated)
 		return c, nil, nil
 	}
 	e, err := s.consumerEntry(c)
@@ -119,6 +151,7 @@ func (s *Stream) addConsumer(name string, cfg api.ConsumerConfig) (*Consumer, *e
 	e.then = append(e.then, func(err error) {
 		if err == nil {
 			c.start()
+			s.announceConsumer(c, wasCreated)
 		}
 	})
 	return c, e, nil
@@ -131,8 +164,8 @@ func (s *Stream) newConsumer(name string, cfg api.ConsumerConfig, created time.T
 	if err != nil {
 		return nil, jserr.New(jserr.ConsumerCreate, "err", err)
 	}
-	c := &Consumer{stream: s, name: name, filter: filter, timerIndex: -1}
-	c.logged = s.log != nil && !cfg.MemoryStorage
+	c := &Consumer{stream: s, name: name, filter: filter, timerIndex: -1, up: make(chan struct{}), over: make(chan struct{})}
+	c.logged = s.log != nil && !cfg.MemoryStorage && !cfg.Direct
 	opts := consumer.Options{
 		Stream: s.name, Name: name, Config: cfg, Created: created,
 		Messages:          view{s.state, filter},
@@ -172,6 +205,9 @@ func (s *Stream) updateConsumer(c *Consumer, cfg api.ConsumerConfig) (*entry, er
 	apply := func(err error) {
 		if err == nil && !c.gone {
 			s.reconfigureConsumer(c, cfg)
+			if cfg.Sourcing {
+				s.startOver(c)
+			}
 		}
 	}
 	if !c.logged {
@@ -203,6 +239,7 @@ func (s *Stream) reconfigureConsumer(c *Consumer, cfg api.ConsumerConfig) {
 		messages = view{s.state, filter}
 	}
 	c.machine.UpdateConfig(cfg, messages, s.now, &s.consumerFx)
+	s.noteStranger(c)
 	if old.DeliverSubject != cfg.DeliverSubject && c.started {
 		c.unlisten()
 		c.listen()
@@ -214,6 +251,7 @@ func (s *Stream) reconfigureConsumer(c *Consumer, cfg api.ConsumerConfig) {
 // start lets a consumer deliver.
 func (c *Consumer) start() {
 	c.started = true
+	close(c.up)
 	c.listen()
 	c.wake()
 	c.changed(c.stream.now)
@@ -278,10 +316,12 @@ func (c *Consumer) stop() {
 
 // deleted ends a consumer that does not exist any more; who waits for messages is told.
 func (c *Consumer) deleted() {
+	c.stream.announceConsumer(c, wasDeleted)
 	c.stop()
 	c.machine.Deleted(&c.stream.consumerFx)
 	c.changed(c.stream.now)
 	c.gone = true
+	close(c.over)
 	c.stream.forgetConsumer(c)
 	if !c.stream.ended {
 		c.stream.settleAll(c.filter)
@@ -293,6 +333,7 @@ func (s *Stream) forgetConsumer(c *Consumer) {
 		delete(s.consumers, c.name)
 	}
 	s.interested.remove(c)
+	s.forgetStranger(c)
 	s.timers.set(c, time.Time{})
 }
 
@@ -314,6 +355,7 @@ func (s *Stream) deleteConsumer(c *Consumer) *entry {
 		c.deleted()
 		return nil
 	}
+	c.dropping = true
 	e := s.newEntry(record.Append(nil, record.ConsumerDelete, s.id, []byte(c.name)), 1, false)
 	e.then = append(e.then, func(err error) {
 		if err == nil && !c.gone {
@@ -328,15 +370,21 @@ func (s *Stream) dropInactive(c *Consumer) {
 	if c.gone || c.dropping {
 		return
 	}
-	c.dropping = true
 	if e := s.deleteConsumer(c); e != nil {
 		s.write(e)
 	}
 }
 
-// ConsumerNames lists the consumers by name.
+// ConsumerNames lists the consumers by name, without the direct ones of mirrors and sources.
 func (s *Stream) ConsumerNames() (names []string, err error) {
-	err = s.do(func() { names = slices.Sorted(maps.Keys(s.consumers)) })
+	err = s.do(func() {
+		for name, c := range s.consumers {
+			if cfg := c.machine.Config(); public(&cfg) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+	})
 	return names, consumerError(err)
 }
 
@@ -364,7 +412,7 @@ func (s *Stream) consumerInfo(c *Consumer) api.ConsumerInfo {
 func (s *Stream) PauseConsumer(ctx context.Context, name string, until time.Time) (time.Time, error) {
 	err := s.doCommitted(ctx, func() (*entry, error) {
 		c := s.consumers[name]
-		if c == nil {
+		if c == nil || c.dropping {
 			return nil, jserr.New(jserr.ConsumerNotFound)
 		}
 		c.machine.Pause(until, s.now, &s.consumerFx)

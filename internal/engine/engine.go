@@ -19,6 +19,7 @@ import (
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/record"
 	"github.com/sluicemq/sluice/internal/store"
+	"github.com/sluicemq/sluice/internal/stream"
 	"github.com/sluicemq/sluice/internal/wal"
 )
 
@@ -56,6 +57,8 @@ type Limits struct {
 	MaxRequestBatch int           // messages of one pull
 	DuplicateWindow time.Duration // of a stream
 	MaxConsumers    int           // of a stream that names no bound itself
+	// Batches bounds the batches that are open in a stream, from its creation or the server's start on.
+	Batches stream.BatchLimits
 }
 
 func (o *Options) setDefaults() {
@@ -102,10 +105,12 @@ type Engine struct {
 	trimming sync.WaitGroup
 	// logs are the node's logs in their order, the one that is written last. Fixed when Recover returns.
 	logs    []wal.LogID
+	aside   []*Stream     // recovered, and held offline; fixed when Recover returns
 	written atomic.Int64  // bytes committed since the last look at the log's front
 	newest  atomic.Uint64 // offset of the newest batch that streams have seen committed
 	pools   pools
 	limits  atomic.Pointer[Limits]
+	batches *stream.BatchPool
 
 	mu       sync.Mutex // guards what follows
 	accounts map[string]*Account
@@ -126,6 +131,7 @@ func New(opts Options) (*Engine, error) {
 		fetcher:  newFetcher(ctx, opts.Store, opts.FetchBytes),
 		stop:     cancel,
 		accounts: map[string]*Account{},
+		batches:  stream.NewBatchPool(),
 	}
 	e.SetLimits(opts.MaxMemory, opts.MaxStore, opts.Limits)
 	return e, nil

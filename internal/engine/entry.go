@@ -27,7 +27,9 @@ type pendingAck struct {
 	seq       uint64
 	begin     uint32 // of the reply subject in the arena
 	end       uint32
+	extra     uint32 // where further fields of the answer end, which stand behind the reply subject
 	duplicate bool
+	fast      bool // the message is part of a fast batch, as its reply subject says
 }
 
 // Committed implements wal.Sink. The log hands entries back in the order in which they were appended, so that their
@@ -52,6 +54,13 @@ func (s *Stream) buildingEntry() *entry {
 // addMessage puts an accepted message into the chunk that is being built.
 func (s *Stream) addMessage(m *record.StoredMessage) *entry {
 	e := s.buildingEntry()
+	if c := e.chunk; c.count > 0 {
+		c.leaveOut(m.Seq)
+		if m.Seq != c.first+uint64(c.count) {
+			s.seal()
+			e = s.buildingEntry()
+		}
+	}
 	c := e.chunk
 	if c.count == 0 {
 		c.first = m.Seq
@@ -88,7 +97,16 @@ func (e *entry) addAck(seq uint64, reply []byte, duplicate bool) {
 	}
 	begin := uint32(len(e.reply))
 	e.reply = append(e.reply, reply...)
-	e.acks = append(e.acks, pendingAck{seq, begin, uint32(len(e.reply)), duplicate})
+	end := uint32(len(e.reply))
+	e.acks = append(e.acks, pendingAck{seq: seq, begin: begin, end: end, extra: end, duplicate: duplicate})
+}
+
+// extendAck adds fields to the answer that the last publisher waits for.
+func (e *entry) extendAck(fields string) {
+	if n := len(e.acks); n > 0 && int(e.acks[n-1].extra) == len(e.reply) {
+		e.reply = append(e.reply, fields...)
+		e.acks[n-1].extra = uint32(len(e.reply))
+	}
 }
 
 // seal ends the chunk that is being built and sends it on its way.
@@ -119,7 +137,7 @@ func (s *Stream) seal() {
 
 // append hands an entry to the log. While the log is full, entries wait here in order, and no publish is accepted.
 func (s *Stream) append(e *entry) {
-	if len(s.unsent) > 0 {
+	if len(s.unsent) > 0 || s.holding() {
 		s.unsent = append(s.unsent, e)
 		return
 	}

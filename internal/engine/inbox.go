@@ -15,11 +15,13 @@ const (
 	letterNext                      // a pull request
 	letterFlow                      // an answer to a flow control message
 	letterDirect                    // a direct get
+	letterSourced                   // what a mirror's or source's origin delivered
 )
 
 // letter is a message that waits in an inbox. Its bytes lie in the mailbag's arena.
 type letter struct {
 	kind                               letterKind
+	reading                            uint32    // of letterSourced: which reading of an origin it belongs to
 	consumer                           *Consumer // of letterNext
 	from                               *broker.Origin
 	begin, subject, reply, header, end uint32 // where each part ends in the arena, from begin
@@ -31,16 +33,18 @@ type mailbag struct {
 	arena   []byte
 }
 
-func (m *mailbag) add(kind letterKind, c *Consumer, d *broker.Delivery) {
-	begin := uint32(len(m.arena))
+// add takes a message in. l says whose letter it is.
+func (m *mailbag) add(l letter, d *broker.Delivery) {
+	l.from, l.begin = d.From, uint32(len(m.arena))
 	m.arena = append(m.arena, d.Subject...)
-	subject := uint32(len(m.arena))
+	l.subject = uint32(len(m.arena))
 	m.arena = append(m.arena, d.Reply...)
-	reply := uint32(len(m.arena))
+	l.reply = uint32(len(m.arena))
 	m.arena = append(m.arena, d.Header...)
-	header := uint32(len(m.arena))
+	l.header = uint32(len(m.arena))
 	m.arena = append(m.arena, d.Data...)
-	m.letters = append(m.letters, letter{kind, c, d.From, begin, subject, reply, header, uint32(len(m.arena))})
+	l.end = uint32(len(m.arena))
+	m.letters = append(m.letters, l)
 }
 
 // msg views a letter as a message; valid until the bag is reset.
@@ -87,7 +91,7 @@ type inbox struct {
 	wake chan struct{} // capacity 1: something is there
 
 	mu        sync.Mutex // guards what follows
-	publishes mailbag
+	publishes mailbag    // and what origins delivered
 	requests  mailbag
 	commands  []func()
 	committed int      // entries that the log handed back
@@ -109,13 +113,19 @@ func (b *inbox) signal() {
 
 // deliver takes letters of one kind in; see broker.Receiver for the gate.
 func (b *inbox) deliver(kind letterKind, c *Consumer, batch []broker.Delivery) <-chan struct{} {
+	return b.put(letter{kind: kind, consumer: c}, batch)
+}
+
+// put takes letters in; what they have in common is in l.
+func (b *inbox) put(l letter, batch []broker.Delivery) <-chan struct{} {
+	kind := l.kind
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
 		return nil
 	}
 	bag := &b.requests
-	if kind == letterPublish {
+	if kind == letterPublish || kind == letterSourced {
 		bag = &b.publishes
 	}
 	for i := range batch {
@@ -128,7 +138,7 @@ func (b *inbox) deliver(kind letterKind, c *Consumer, batch []broker.Delivery) <
 			continue
 		}
 		b.bytes += n
-		bag.add(kind, c, d)
+		bag.add(l, d)
 	}
 	var gate chan struct{}
 	if b.bytes+b.held > inboxHigh {

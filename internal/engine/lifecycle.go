@@ -19,6 +19,8 @@ import (
 type facts struct {
 	up     chan struct{} // closed once the stream is up, or never will be
 	isOpen atomic.Bool
+	// standsIn: the mirror has been near its origin's end, so it answers direct gets in its place.
+	standsIn atomic.Bool
 	config atomic.Pointer[api.StreamConfig]
 
 	mu       sync.Mutex // guards what follows
@@ -76,6 +78,8 @@ func (e *Engine) newStream(a *Account, id record.StreamID, cfg api.StreamConfig,
 		s.log = e.opts.Log
 		s.tail.budget = e.tails
 	}
+	limits := e.limits.Load().Batches
+	s.atomic, s.fast = stream.NewAtomicBatches(limits, e.batches), stream.NewFastBatches(limits, e.batches)
 	s.configured(cfg)
 	s.settleSubjects()
 	s.effects.Each = s.removed
@@ -89,6 +93,7 @@ func (s *Stream) configured(cfg api.StreamConfig) {
 	s.noAck = cfg.NoAck
 	s.interestOnly = cfg.Retention == api.InterestPolicy
 	s.asyncPersist = cfg.PersistMode == api.AsyncPersistMode
+	s.configuredBatches(&cfg)
 	s.ackPrefix = fmt.Appendf(nil, `{"stream":%q,`, cfg.Name)
 	if d := s.engine.opts.Domain; d != "" {
 		s.ackPrefix = fmt.Appendf(s.ackPrefix, `"domain":%q,`, d)
@@ -112,7 +117,7 @@ func (s *Stream) update(ctx context.Context, cfg api.StreamConfig) error {
 		if err != nil {
 			return nil, err
 		}
-		e, err := s.configEntry(record.StreamConfigBody{Account: s.account.name, Created: s.created, Config: cfg})
+		e, err := s.configEntry(record.StreamConfigBody{Account: s.account.name, Created: s.created, Config: cfg, Update: true})
 		if err != nil {
 			return nil, err
 		}
@@ -134,6 +139,7 @@ func (s *Stream) reconfigure(cfg api.StreamConfig) {
 	}
 	s.configured(cfg)
 	s.spread()
+	s.openOrigins()
 	if err := s.subscribe(cfg); err != nil {
 		s.engine.opts.Logger.Error("subscribing to a stream's subjects", "stream", s.name, "error", err)
 	}
@@ -151,12 +157,17 @@ func (r *receiver) Deliver(batch []broker.Delivery) <-chan struct{} {
 	return r.stream.inbox.deliver(r.kind, r.consumer, batch)
 }
 
+// directGroup is the queue group of those who answer direct gets, as in NATS.
+const directGroup = "_sys_"
+
 // subscribe listens on the stream's subjects, on acknowledgements and on direct gets. Called again after a change of
 // configuration, it keeps what stays, so that nothing is missed meanwhile.
 func (s *Stream) subscribe(cfg api.StreamConfig) error {
 	publishes := &receiver{stream: s, kind: letterPublish}
 	acks := &receiver{stream: s, kind: letterAck}
 	direct := &receiver{stream: s, kind: letterDirect}
+	// Mirrors answer direct gets in their origin's place; of those who do, one is chosen.
+	queues := map[string]string{}
 	want := map[string]broker.Receiver{
 		"$JS.ACK." + s.name + ".>":     acks,
 		"$JS.ACK.*.*." + s.name + ".>": acks,
@@ -165,11 +176,18 @@ func (s *Stream) subscribe(cfg api.StreamConfig) error {
 	for _, subj := range cfg.Subjects {
 		want[subj] = publishes
 	}
-	if cfg.AllowDirect {
-		for _, subj := range s.engine.APISubjects(apiPrefix + "DIRECT.GET." + s.name) {
-			want[subj] = direct
-			want[subj+".>"] = direct
+	answersFor := func(name string) {
+		for _, subj := range s.engine.APISubjects(apiPrefix + "DIRECT.GET." + name) {
+			for _, subj := range []string{subj, subj + ".>"} {
+				want[subj], queues[subj] = direct, directGroup
+			}
 		}
+	}
+	if cfg.AllowDirect {
+		answersFor(s.name)
+	}
+	if cfg.MirrorDirect && cfg.Mirror != nil && s.standsIn.Load() {
+		answersFor(cfg.Mirror.Name)
 	}
 	s.subsMu.Lock()
 	defer s.subsMu.Unlock()
@@ -177,7 +195,7 @@ func (s *Stream) subscribe(cfg api.StreamConfig) error {
 		if s.subs[subj] != nil {
 			continue
 		}
-		sub, err := s.account.space.Subscribe(subj, "", to)
+		sub, err := s.account.space.Subscribe(subj, queues[subj], to)
 		if err != nil {
 			return fmt.Errorf("engine: stream %s: subscribing to %s: %w", s.name, subj, err)
 		}
@@ -212,6 +230,7 @@ func (s *Stream) start() error {
 			c.start()
 		}
 		s.settleAll(nil)
+		s.openOrigins()
 	})
 	s.markUp()
 	return nil
@@ -220,6 +239,9 @@ func (s *Stream) start() error {
 // finish ends the stream for a clean stop: what is accepted goes to the log, and so does the consumers' progress.
 func (s *Stream) finish() {
 	s.unsubscribe()
+	s.closeOrigins(false)
+	s.endQuiet(errStreamEnded)
+	s.sendUnsent()
 	s.answerRequests(s.now)
 	s.mail.requests.reset()
 	s.seal()
@@ -250,6 +272,7 @@ func (s *Stream) finish() {
 // deleted ends the stream because it does not exist any more.
 func (s *Stream) deleted() {
 	s.unsubscribe()
+	s.closeOrigins(true)
 	for _, c := range s.consumers {
 		c.deleted()
 	}
@@ -261,6 +284,7 @@ func (s *Stream) deleted() {
 // end makes this turn the last one.
 func (s *Stream) end() {
 	s.isOpen.Store(false)
+	s.closeOrigins(false)
 	s.ended = true
 	s.pub.Flush()
 }
@@ -268,6 +292,7 @@ func (s *Stream) end() {
 // drainAfterEnd answers what was queued behind the end.
 func (s *Stream) drainAfterEnd() {
 	s.inbox.take(&s.mail, false, 0)
+	s.closeBatches()
 	s.tail.release()
 	s.pub.Flush()
 }

@@ -18,6 +18,8 @@ const subjectsPage = 100_000
 type Info struct {
 	api.StreamInfo
 	SubjectsTotal, SubjectsLimit int
+	Mirror                       *OriginInfo
+	Sources                      []*OriginInfo
 }
 
 // Info tells how the stream stands.
@@ -52,12 +54,13 @@ func (s *Stream) info() Info {
 		FirstSeq: st.FirstSeq(), FirstTime: instant(st.FirstTime()),
 		LastSeq: st.LastSeq(), LastTime: instant(st.LastTime()),
 		NumDeleted: int(st.NumDeleted()), NumSubjects: st.NumSubjects(),
-		Consumers: len(s.consumers),
+		Consumers: s.countConsumers(public),
 	}
 	if st.LastSeq() == 0 {
 		state.FirstSeq = 0 // nothing was ever there
 	}
-	return Info{StreamInfo: api.StreamInfo{
+	mirror, sources := s.originInfos()
+	return Info{Mirror: mirror, Sources: sources, StreamInfo: api.StreamInfo{
 		Config: s.Config(), Created: s.created, State: state,
 		Domain: s.engine.opts.Domain, TimeStamp: time.Now().UTC(),
 	}}
@@ -137,7 +140,7 @@ func (s *Stream) find(ask *api.JSApiMsgGetRequest) (seq uint64, err error) {
 	for _, subj := range []string{ask.LastFor, ask.NextFor} {
 		if subj != "" {
 			if filter, err = stream.CompileFilter(subj); err != nil {
-				return 0, jserr.New(jserr.BadRequest)
+				return 0, none // no message has such a subject
 			}
 		}
 	}

@@ -30,7 +30,11 @@ func (s *Stream) publishWaiting(now time.Time) {
 		s.nextPublish++
 		s.heldBytes -= int(l.end-l.begin) + letterOverhead
 		m := bag.msg(l)
-		s.publish(&m, now)
+		if l.kind == letterSourced {
+			s.takeSourced(l.reading, &m, now)
+		} else {
+			s.publish(&m, now)
+		}
 		if s.building != nil && len(s.building.Data) >= maxChunkBytes {
 			s.seal()
 		}
@@ -39,7 +43,7 @@ func (s *Stream) publishWaiting(now time.Time) {
 }
 
 func (s *Stream) mayAccept() bool {
-	return s.failed == nil && !s.deleting && len(s.unsent) == 0 && s.inFlightBytes < maxInFlightBytes
+	return s.failed == nil && !s.deleting && !s.learning && len(s.unsent) == 0 && !s.holding() && s.inFlightBytes < maxInFlightBytes
 }
 
 // A store that takes nothing is waited for; publishes that are held back meanwhile are refused after stallPatience, so
@@ -52,34 +56,61 @@ const (
 // refuseStalled answers the publishes that are held back because the store has been in trouble for too long.
 func (s *Stream) refuseStalled() {
 	bag := &s.mail.publishes
-	if s.nextPublish >= len(bag.letters) || s.failed == nil && s.log.Stalled() < stallPatience {
+	if s.nextPublish >= len(bag.letters) || s.failed == nil && (s.log == nil || s.log.Stalled() < stallPatience) {
 		return
 	}
 	for ; s.nextPublish < len(bag.letters); s.nextPublish++ {
-		m := bag.msg(&bag.letters[s.nextPublish])
-		s.refuse(m.Reply, jserr.New(jserr.StreamStoreFailed, "err", "the store does not answer"))
+		l, why := &bag.letters[s.nextPublish], jserr.New(jserr.StreamStoreFailed, "err", "the store does not answer")
+		if l.kind == letterSourced {
+			s.dropSourced(l.reading, why)
+			continue
+		}
+		m := bag.msg(l)
+		s.refuse(m.Reply, why)
 	}
 	s.heldBytes = 0
 }
 
-// publish checks one message and makes it part of the chunk that is being built.
+// publish checks one message and makes it part of the chunk that is being built. Messages of batches go their own way.
 func (s *Stream) publish(m *broker.Msg, now time.Time) {
+	switch {
+	case s.allowFast && stream.IsFast(m.Reply):
+		s.publishFast(m, now)
+		return
+	case s.allowAtomic && len(m.Header) > 0 && len(stream.BatchID(m.Header)) > 0:
+		s.publishAtomic(m, now)
+		return
+	}
 	acc, err := s.state.Accept(stream.Publish{Subject: m.Subject, Header: m.Header, Reply: m.Reply, Size: len(m.Data), Quota: s.share.check}, now)
 	switch {
 	case err != nil:
 		s.refuse(m.Reply, err)
+	case acc.Need > 0:
+		kept := cloneMsg(m)
+		s.learn(acc.Need, func() { s.publish(&kept, s.now) }, func(err error) { s.refuse(kept.Reply, err) })
 	case acc.Duplicate:
 		if e := s.entryInFlight(acc.Seq); e != nil {
 			e.addAck(acc.Seq, m.Reply, true)
 		} else {
-			s.pubAck(m.Reply, acc.Seq, true)
+			s.pubAck(m.Reply, acc.Seq, true, nil)
 		}
 	default:
-		e := s.addMessage(&record.StoredMessage{Seq: acc.Seq, Time: acc.Time, Subject: acc.Subject, Header: m.Header, Data: m.Data})
+		e := s.addAccepted(&acc, m.Data)
 		if !s.noAck {
 			e.addAck(acc.Seq, m.Reply, false)
+			if s.counts {
+				e.extendAck(",\"val\":\"" + acc.Total + "\"")
+			}
 		}
 	}
+}
+
+// addAccepted puts an accepted message into the chunk that is being built.
+func (s *Stream) addAccepted(a *stream.Accepted, data []byte) *entry {
+	if a.Data != nil {
+		data = a.Data
+	}
+	return s.addMessage(&record.StoredMessage{Seq: a.Seq, Time: a.Time, Subject: a.Subject, Header: a.Header, Data: data})
 }
 
 // entryInFlight finds the entry that carries an accepted sequence to the log, or nil when that is committed.
@@ -122,13 +153,15 @@ func (s *Stream) trySend(e *entry) bool {
 
 // sendUnsent offers the entries that found the log full once more.
 func (s *Stream) sendUnsent() {
-	for len(s.unsent) > 0 && s.trySend(s.unsent[0]) {
+	for len(s.unsent) > 0 && (!s.holding() || s.ahead > 0) && s.trySend(s.unsent[0]) {
 		s.unsent[0] = nil
 		s.unsent = s.unsent[1:]
+		s.ahead = max(s.ahead-1, 0)
 	}
 	if len(s.unsent) == 0 {
 		s.unsent = nil
 	}
+	s.lookQuiet()
 }
 
 // returned takes the oldest entries that were sent back from the log.
@@ -141,6 +174,7 @@ func (s *Stream) returned(n int) {
 	if len(s.sent) == 0 {
 		s.sent = nil
 	}
+	s.lookQuiet()
 }
 
 // committed makes an entry's messages visible and answers who waits for it.
@@ -148,7 +182,7 @@ func (s *Stream) committed(e *entry) {
 	if e.chunk != nil {
 		s.inFlightBytes -= len(e.Data)
 	}
-	if e.Err != nil {
+	if e.Err != nil && !errors.Is(e.Err, wal.ErrEntry) {
 		s.fail(e.Err)
 	}
 	if e.Err == nil && s.log != nil {
@@ -175,6 +209,9 @@ func (s *Stream) committed(e *entry) {
 func (s *Stream) applyChunk(c *chunk) {
 	data := *c.data.Load()
 	for seq := c.first; seq <= c.last(); seq++ {
+		if !c.has(seq) {
+			continue
+		}
 		m, err := c.message(data, seq)
 		if err != nil {
 			s.fail(err)
@@ -206,12 +243,17 @@ func (s *Stream) applyMessage(m *record.StoredMessage) {
 func (s *Stream) acknowledge(e *entry) {
 	for i := range e.acks {
 		a := &e.acks[i]
-		s.pubAck(e.reply[a.begin:a.end], a.seq, a.duplicate)
+		reply := e.reply[a.begin:a.end:a.end]
+		if a.fast {
+			s.fastStored(reply, a.seq, a.duplicate)
+			continue
+		}
+		s.pubAck(reply, a.seq, a.duplicate, e.reply[a.end:a.extra])
 	}
 }
 
-// pubAck answers one publisher: the PubAck of the JetStream wire API.
-func (s *Stream) pubAck(reply []byte, seq uint64, duplicate bool) {
+// pubAck answers one publisher: the PubAck of the JetStream wire API. extra are further fields.
+func (s *Stream) pubAck(reply []byte, seq uint64, duplicate bool, extra []byte) {
 	if len(reply) == 0 || s.noAck {
 		return
 	}
@@ -220,7 +262,7 @@ func (s *Stream) pubAck(reply []byte, seq uint64, duplicate bool) {
 	if duplicate {
 		b = append(b, `,"duplicate": true`...)
 	}
-	b = append(b, '}')
+	b = append(append(b, extra...), '}')
 	s.scratch = b
 	s.pub.Publish(broker.Msg{Subject: reply, Data: b})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/jsm.go/api"
 
 	"github.com/sluicemq/sluice/internal/jserr"
+	"github.com/sluicemq/sluice/internal/stream"
 )
 
 // Storage is bounded by the limits of the account and by those of the server, each with one bound for storage: memory
@@ -70,6 +71,9 @@ func (a *Account) hold(s *Stream, cfg *api.StreamConfig) error {
 	}
 	held, want := int64(0), max(cfg.MaxBytes, 0)
 	if s != nil {
+		if _, err := stream.CheckUpdate(s.Config(), *cfg); err != nil {
+			return err // another kind of storage, say
+		}
 		held = s.held
 	}
 	more := max(want-held, 0)

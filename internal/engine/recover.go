@@ -44,6 +44,10 @@ func (e *Engine) Recover(ctx context.Context, ranges []LogRange) error {
 	}
 	for id, f := range r.fragments {
 		s := r.streams[id]
+		if s == nil && f.restoring {
+			f.tail.release() // a restore that was cut off: see Restore
+			continue
+		}
 		if s == nil || s.unsettled {
 			return fmt.Errorf("engine: the log has messages of the stream %s, and nothing that creates it", f.name)
 		}
@@ -52,8 +56,10 @@ func (e *Engine) Recover(ctx context.Context, ranges []LogRange) error {
 		s.effects.Each = s.removed
 		for _, c := range s.consumers {
 			c.machine.Resume(r.now)
+			s.noteStranger(c)
 		}
 		s.count()
+		s.account.settleHold(s)
 	}
 	return nil
 }
@@ -81,6 +87,8 @@ type fragment struct {
 	tail    *tail
 	effects *stream.Effects
 	recent  []timedMark
+	// restoring: the messages are those of a restore, which leave sequences out.
+	restoring bool
 }
 
 // boundless is a configuration that takes every message and removes none.
@@ -117,7 +125,7 @@ func (r *recovery) batch(b *wal.Batch) error {
 			r.endRun(b, at)
 		}
 		if rec.Kind == record.Message {
-			err = r.message(f, rec, at)
+			err = r.message(b, f, rec, at)
 		} else {
 			err = r.control(b, rec)
 		}
@@ -130,7 +138,7 @@ func (r *recovery) batch(b *wal.Batch) error {
 }
 
 // message replays one message into the chunk that is being gathered.
-func (r *recovery) message(f *fragment, rec record.Record, at int) error {
+func (r *recovery) message(b *wal.Batch, f *fragment, rec record.Record, at int) error {
 	if r.deleted[rec.Stream] {
 		return nil
 	}
@@ -143,12 +151,18 @@ func (r *recovery) message(f *fragment, rec record.Record, at int) error {
 			return err
 		}
 	}
+	if r.run != nil {
+		r.run.leaveOut(m.Seq)
+		switch next := r.run.first + uint64(r.run.count); {
+		case m.Seq < next:
+			return fmt.Errorf("stream %s: sequence %d follows %d", f.name, m.Seq, r.run.last())
+		case m.Seq > next: // in a mirror: its origin lost some
+			r.endRun(b, at)
+		}
+	}
 	if r.run == nil {
 		r.run, r.runOf, r.runAt = &chunk{first: m.Seq}, f, at
 		f.tail.push(r.run)
-	}
-	if m.Seq != r.run.first+uint64(r.run.count) {
-		return fmt.Errorf("stream %s: sequence %d follows %d", f.name, m.Seq, r.run.last())
 	}
 	r.run.offsets = append(r.run.offsets, uint32(at-r.runAt))
 	r.run.count++
@@ -186,6 +200,8 @@ func (r *recovery) control(b *wal.Batch, rec record.Record) error {
 	case rec.Kind == record.StreamDelete:
 		r.streamDelete(s, rec.Stream)
 		return nil
+	case rec.Kind == record.StreamRestore:
+		return r.streamRestore(rec.Stream)
 	case s == nil:
 		// It lies before the checkpoint of its stream, which has it, or behind the stream's end.
 		return nil
@@ -196,6 +212,11 @@ func (r *recovery) control(b *wal.Batch, rec record.Record) error {
 	switch rec.Kind {
 	case record.StreamState:
 		return r.streamState(b, s, rec.Body)
+	case record.StreamSources:
+		var body record.StreamSourcesBody
+		err := record.ParseJSON(rec.Body, &body)
+		s.restoreSources(&body)
+		return err
 	case record.MessageDelete:
 		seqs, err := record.ParseSeqs(rec.Body)
 		for _, seq := range seqs {
@@ -245,13 +266,16 @@ func (r *recovery) streamConfig(b *wal.Batch, s *Stream, rec record.Record) erro
 		s.settleSubjects()
 		return s.state.UpdateConfig(body.Config, &s.effects)
 	}
+	if body.Update {
+		return nil // the log was trimmed behind the stream's creation, and the checkpoint that allowed it has the change
+	}
+	if r.deleted[rec.Stream] {
+		return nil
+	}
 	a := r.engine.account(body.Account)
 	s, err := r.engine.newStream(a, rec.Stream, body.Config, body.Created)
 	if err != nil {
 		return err
-	}
-	if old := a.streams[s.name]; old != nil {
-		return fmt.Errorf("stream %s of account %s exists twice, with the ids %d and %d", s.name, a.name, old.id, s.id)
 	}
 	f := r.fragments[rec.Stream]
 	if f != nil {
@@ -261,8 +285,12 @@ func (r *recovery) streamConfig(b *wal.Batch, s *Stream, rec record.Record) erro
 	s.effects.Each = func(gone stream.Removed) { s.tail.removed(gone.Seq) }
 	r.fragments[rec.Stream] = &fragment{name: s.name, state: s.state, tail: &s.tail, effects: &s.effects, recent: recentOf(f)}
 	s.controlAt = r.engine.mark(place{log: b.ID, pos: wal.Position{Epoch: b.ID.Epoch, Offset: b.Offset}})
-	a.streams[s.name] = s
 	r.streams[rec.Stream] = s
+	if old := a.streams[s.name]; old != nil {
+		r.engine.setAside(s, old)
+		return nil
+	}
+	a.streams[s.name] = s
 	return nil
 }
 
@@ -288,19 +316,32 @@ func (r *recovery) streamState(b *wal.Batch, s *Stream, raw []byte) error {
 		return fmt.Errorf("stream %s: the checkpoint ends at sequence %d, before %d", s.name, st.Last, s.state.LastSeq())
 	}
 	s.unsettled = false
-	s.state.ExpireBefore(st.First, &s.effects)
+	s.state.RemoveBefore(st.First, &s.effects)
 	for _, g := range st.Gaps {
-		for seq := g.First; seq <= g.Last; seq++ {
-			s.state.Delete(seq, &s.effects)
+		for m, ok := s.state.Next(nil, g.First); ok && m.Seq <= g.Last; m, ok = s.state.Next(nil, m.Seq+1) {
+			s.state.Delete(m.Seq, &s.effects)
 		}
 	}
 	if s.state.LastSeq() < st.Last {
-		if s.state.Msgs() > 0 {
+		restored := len(st.Gaps) > 0 && st.Gaps[len(st.Gaps)-1].Last == st.Last && st.Gaps[len(st.Gaps)-1].First <= s.state.LastSeq()+1
+		if s.state.Msgs() > 0 && !restored {
 			return fmt.Errorf("stream %s: the log lacks the messages from sequence %d to %d", s.name, s.state.LastSeq()+1, st.Last)
 		}
-		s.state.Purge(stream.Purge{Upto: st.Last + 1}, &s.effects)
+		s.state.Skip(st.Last)
 	}
 	return s.state.UpdateConfig(s.Config(), &s.effects)
+}
+
+// streamRestore notes that the messages that follow are those of a restore.
+func (r *recovery) streamRestore(id record.StreamID) (err error) {
+	f := r.fragments[id]
+	if f == nil {
+		f, err = r.newFragment(id)
+	}
+	if err == nil {
+		f.restoring = true
+	}
+	return err
 }
 
 // streamDelete replays the end of a stream.

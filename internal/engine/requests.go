@@ -20,12 +20,16 @@ func (s *Stream) answerRequests(now time.Time) {
 			s.acked(&m, now)
 		case letterNext:
 			if c := l.consumer; !c.gone {
-				c.machine.Pull(m.Reply, m.Data, now, &s.consumerFx)
+				if needsNewerAPI(m.Header) {
+					c.machine.RefuseLevel(m.Reply, &s.consumerFx)
+				} else {
+					c.machine.Pull(m.Reply, m.Data, now, &s.consumerFx)
+				}
 				c.ask()
 			}
 		case letterFlow:
 			if c := s.consumers[flowConsumer(m.Subject)]; c != nil {
-				c.machine.FlowControl(m.Subject)
+				c.machine.FlowControl(m.Subject, m.Header, now, &s.consumerFx)
 				c.ask()
 			}
 		case letterDirect:
@@ -87,7 +91,7 @@ func (s *Stream) acked(m *broker.Msg, now time.Time) {
 // answerSynced writes the progress of the consumers whose acknowledgements want an answer, which goes out once it is
 // committed: a double acknowledgement that was answered is never forgotten.
 func (s *Stream) answerSynced() {
-	if len(s.syncing) == 0 {
+	if len(s.syncing) == 0 || s.holding() {
 		return
 	}
 	var replies [][]byte
@@ -127,7 +131,7 @@ func (s *Stream) writeProgress(now time.Time) {
 		s.appendSettled(e)
 		s.write(e)
 	}
-	if s.progressAt.IsZero() || now.Before(s.progressAt) || s.failed != nil || s.deleting {
+	if s.progressAt.IsZero() || now.Before(s.progressAt) || !s.mayWriteProgress() {
 		return
 	}
 	data, records := s.progressRecords(nil)
@@ -137,6 +141,9 @@ func (s *Stream) writeProgress(now time.Time) {
 		s.write(e)
 	}
 }
+
+// mayWriteProgress: or else it waits, for good or until the stream was quiet.
+func (s *Stream) mayWriteProgress() bool { return s.failed == nil && !s.deleting && !s.holding() }
 
 // progressRecords adds the records of all consumers with something new.
 func (s *Stream) progressRecords(dst []byte) (data []byte, records int) {

@@ -57,6 +57,7 @@ type Stream struct {
 	ready        []*Consumer // have something to deliver, perhaps
 	readySpare   []*Consumer
 	touched      []*Consumer // by the change that is under way
+	strange      []*Consumer // may have messages pending that do not pass their filter
 	asked        []*Consumer // by the requests of this turn
 	dirty        []*Consumer // have progress to be written
 	settled      []uint64    // messages that retention has no use for, not written yet
@@ -65,6 +66,9 @@ type Stream struct {
 	asyncPersist bool
 	noAck        bool
 	interestOnly bool // interest retention: what no consumer wants is not kept
+	allowAtomic  bool
+	allowFast    bool
+	counts       bool // a stream of counters
 	ackPrefix    []byte
 	scratch, to  []byte
 	progress     []byte // scratch
@@ -77,10 +81,13 @@ type Stream struct {
 	heldBytes      int // of those
 	building       *entry
 	lastChunkBytes int
-	sent           []*entry // in the log's hands, oldest first
-	inFlightBytes  int      // of messages that are accepted and not committed
-	unsent         []*entry // found the log full
+	sent           []*entry      // in the log's hands, oldest first
+	inFlightBytes  int           // of messages that are accepted and not committed
+	unsent         []*entry      // found the log full, or are held back
+	quiet          []func(error) // wait until nothing is on its way to the log
+	ahead          int           // how many of unsent go to the log before that
 	waiting        map[*chunk][]func(error)
+	gets           []*directAnswer // answers of many messages that are under way
 	gate           <-chan struct{}
 	gateUntil      time.Time
 	controlAt      mark        // from where on in the log the control records are complete
@@ -88,7 +95,16 @@ type Stream struct {
 	unsettled      bool        // in recovery: its checkpoint's state has not come yet
 	counting       bool        // a purge is under way
 	deleting       bool        // its last record is on its way
-	progressAt     time.Time   // when consumers' progress is to be written; zero: none is pending
+	atomic         *stream.AtomicBatches
+	fast           *stream.FastBatches
+	fastReplies    []stream.FastReply // scratch
+	learning       bool               // a message is being read that a publish depends on
+	firing         int                // schedules whose message is being read
+	expiring       int                // entries under way that remove what was due
+	due            stream.Due         // scratch
+	origins        []*origin          // that the stream mirrors or sources
+	lastReading    uint32             // of those
+	progressAt     time.Time          // when consumers' progress is to be written; zero: none is pending
 }
 
 // Name of the stream.
@@ -133,7 +149,7 @@ func (s *Stream) hasWork() bool {
 	if s.nextPublish < len(s.mail.publishes.letters) && s.mayAccept() {
 		return true
 	}
-	return len(s.ready) > 0 && s.gate == nil
+	return len(s.ready) > 0 && s.gate == nil || s.directWork()
 }
 
 // idleFor is how long nothing is due.
@@ -144,13 +160,23 @@ func (s *Stream) idleFor(now time.Time) time.Duration {
 			next = t
 		}
 	}
-	earlier(s.state.NextExpiry())
-	earlier(s.progressAt)
+	if s.mayExpire() {
+		earlier(s.state.NextExpiry())
+	}
+	if s.mayFire() {
+		earlier(s.state.NextFiring())
+	}
+	earlier(s.atomic.NextTimeout())
+	earlier(s.fast.NextTimeout())
+	if s.mayWriteProgress() {
+		earlier(s.progressAt)
+	}
 	earlier(s.timers.next())
+	earlier(s.nextOrigin())
 	if s.gate != nil {
 		earlier(s.gateUntil)
 	}
-	if len(s.unsent) > 0 {
+	if len(s.unsent) > 0 && (!s.holding() || s.ahead > 0) {
 		earlier(now.Add(retryFull))
 	}
 	if s.nextPublish < len(s.mail.publishes.letters) {
@@ -166,7 +192,7 @@ func (s *Stream) turn(now time.Time) {
 		s.gate = nil
 	}
 	s.sendUnsent()
-	if s.nextPublish >= len(s.mail.publishes.letters) {
+	if s.nextPublish >= len(s.mail.publishes.letters) && !s.learning {
 		s.inbox.take(&s.mail, true, 0)
 		s.nextPublish = 0
 		s.heldBytes = len(s.mail.publishes.arena) + letterOverhead*len(s.mail.publishes.letters)
@@ -188,8 +214,12 @@ func (s *Stream) turn(now time.Time) {
 	s.publishWaiting(now)
 	s.refuseStalled()
 	s.expire()
+	s.fire()
+	s.closeStaleBatches()
 	s.runTimers(now)
+	s.tendOrigins(now)
 	s.deliver(now)
+	s.serveGets()
 	s.writeProgress(now)
 	s.count()
 	if gate := s.pub.Flush(); gate != nil && s.gate == nil {
@@ -228,18 +258,25 @@ func (s *Stream) do(f func()) error {
 // nil when there is nothing to wait for.
 func (s *Stream) doCommitted(ctx context.Context, f func() (*entry, error)) error {
 	result := make(chan error, 1)
-	queued := s.inbox.command(func() {
-		e, err := f()
-		if e == nil || err != nil {
-			result <- err
-			return
-		}
-		e.then = append(e.then, func(err error) { result <- err })
-		s.write(e)
-	})
-	if !queued {
+	if !s.inbox.command(func() { s.commit(f, result) }) {
 		return errStreamEnded
 	}
+	return s.await(ctx, result)
+}
+
+// commit hands the entry that f makes to the log, if it makes one, and tells result what becomes of it.
+func (s *Stream) commit(f func() (*entry, error), result chan<- error) {
+	e, err := f()
+	if e == nil || err != nil {
+		result <- err
+		return
+	}
+	e.then = append(e.then, func(err error) { result <- err })
+	s.write(e)
+}
+
+// await waits for a result of the owner.
+func (s *Stream) await(ctx context.Context, result <-chan error) error {
 	select {
 	case err := <-result:
 		return err

@@ -10,13 +10,14 @@ import (
 	"github.com/sluicemq/sluice/internal/wal"
 )
 
-// chunk holds the records of consecutive messages of one stream that travelled to the log together. Its bytes may be
-// let go once they are committed: the place says where to read them again.
+// chunk holds the records of messages of one stream that travelled to the log together. They follow each other; a few
+// sequences between may have no message. Its bytes may be let go once they are committed: the place says where to read
+// them again.
 type chunk struct {
 	first   uint64   // sequence of the first message
-	count   int      // messages, removed ones included
+	count   int      // sequences, those of removed messages and those without a message included
 	live    int      // messages that are not removed; 0: the chunk is dead, and only its first and count hold
-	offsets []uint32 // where each message's record starts in data
+	offsets []uint32 // where the record of each sequence starts in data; 0 but for the first: there is none
 	bytes   int      // len of data, also when it is let go
 
 	data  atomic.Pointer[[]byte] // nil: let go. Immutable
@@ -34,6 +35,9 @@ type place struct {
 }
 
 func (c *chunk) last() uint64 { return c.first + uint64(c.count) - 1 }
+
+// has reports whether a sequence of the chunk came with a message.
+func (c *chunk) has(seq uint64) bool { return seq == c.first || c.offsets[seq-c.first] != 0 }
 
 // message reads a message of the chunk out of its data.
 func (c *chunk) message(data []byte, seq uint64) (record.StoredMessage, error) {

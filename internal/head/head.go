@@ -174,6 +174,9 @@ func Decode(k string, data []byte) (*Head, error) {
 	d.DisallowUnknownFields()
 	h := new(Head)
 	if err := d.Decode(h); err != nil {
+		if json.Unmarshal(data, new(Head)) == nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrNewerFormat, k, err)
+		}
 		return nil, fmt.Errorf("%w: %s: %w", ErrCorrupt, k, err)
 	}
 	if err := h.check(k); err != nil {

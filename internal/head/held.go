@@ -129,7 +129,7 @@ func (c *Claimed) Update(ctx context.Context, change func(*Head)) error {
 		case swapped:
 			c.wrote(now, start)
 			return nil
-		case now.head != nil && now.head.Instance == c.instance && false:
+		case now.head != nil && now.head.Instance == c.instance && !now.head.Released:
 			// An earlier write of ours that was given up in doubt has landed. It shows life from now on at best.
 			c.current = now
 		default:

@@ -174,6 +174,36 @@ func TestRunEndsWhenTakenOver(t *testing.T) {
 	})
 }
 
+// A claim that takes longer than the lease is not taken for dead.
+func TestLongClaimShowsLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for range 8 { // each leaves an open range
+			w.crashAfter(w.options("a"), func(h *Head) bool { return h.Node == "a" && h.Instance != "" })
+		}
+		s := w.faulty("create wal/* slow after=1s")
+		defer s.Close()
+		time.Sleep(w.lease)
+		ended := make(chan error, 1)
+		opts := w.options("a")
+		go func() {
+			c, err := Claim(t.Context(), s, opts)
+			if err == nil {
+				err = c.Update(t.Context(), func(*Head) {})
+			}
+			ended <- err
+		}()
+		time.Sleep(w.lease + time.Second)
+		b, err := w.claim(w.store, w.options("b"))
+		if err != nil || len(b.Logs()) > 0 {
+			t.Errorf("the other node has %+v, %v", b.Logs(), err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("the long claim: %v", err)
+		}
+	})
+}
+
 // crashAfter claims a name and dies right after a write that want accepts.
 func (w *world) crashAfter(opts Options, want func(*Head) bool) {
 	w.t.Helper()
@@ -246,10 +276,14 @@ func TestMoveIsEndedByTheTakersTaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(w.mustClaim("c"), 2)
-		w.crashAfter(w.options("b"), added("b", "c"))
-		w.crashAfter(w.options("a"), added("a", "b"))
+		opts := w.options("b")
+		opts.Host = "shared"
+		w.crashAfter(opts, added("b", "c"))
+		opts = w.options("a")
+		opts.Host, opts.PIDRuns = "shared", func(int) bool { return false } // so b is looked at before c
+		w.crashAfter(opts, func(h *Head) bool { return h.Node == "b" && len(h.Logs) == 0 })
 		w.check()
-		opts := w.options("c")
+		opts = w.options("c")
 		opts.NoAdopt = true
 		c, err := w.claim(w.store, opts)
 		if err != nil {

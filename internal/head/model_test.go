@@ -149,6 +149,7 @@ func (m *model) start(n int) {
 		if m.rng.IntN(3) == 0 {
 			s.left = 1 + m.rng.IntN(50)
 		}
+		r := rand.New(rand.NewPCG(m.rng.Uint64(), 3))
 		go func() {
 			held, err := Claim(m.t.Context(), s, opts)
 			if err != nil {
@@ -158,7 +159,7 @@ func (m *model) start(n int) {
 				c <- nil
 				return
 			}
-			c <- m.begin(s, held)
+			c <- m.begin(s, held, r)
 		}()
 	}
 	for _, c := range claims {
@@ -174,7 +175,7 @@ func (m *model) start(n int) {
 }
 
 // begin makes a claimed node beat and write.
-func (m *model) begin(s *crasher, held *Claimed) *process {
+func (m *model) begin(s *crasher, held *Claimed, r *rand.Rand) *process {
 	p := &process{model: m, store: s, claimed: held, beating: make(chan struct{}), writing: make(chan struct{}), quit: make(chan struct{})}
 	var err error
 	p.log, err = wal.Open(wal.Options{Store: s, ID: wal.LogID{Kind: wal.WriteAhead, Node: held.Node(), Epoch: held.Epoch()},
@@ -191,7 +192,6 @@ func (m *model) begin(s *crasher, held *Claimed) *process {
 			m.t.Errorf("heartbeat: %v", err)
 		}
 	}()
-	r := rand.New(rand.NewPCG(m.rng.Uint64(), 3))
 	go p.write(r)
 	return p
 }

@@ -10,9 +10,6 @@ import (
 )
 
 func accountInfo(_ context.Context, r *request) (any, error) {
-	if err := r.noBody(); err != nil {
-		return nil, err
-	}
 	use := r.account.Usage()
 	return struct {
 		head

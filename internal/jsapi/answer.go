@@ -70,6 +70,9 @@ func toConsumerInfo(i api.ConsumerInfo) consumerInfo {
 
 // consumerLevel is the level of the API that a consumer's configuration needs (ADR-44).
 func consumerLevel(cfg *api.ConsumerConfig) string {
+	if cfg.AckPolicy == api.AckFlowControl {
+		return "4"
+	}
 	if !cfg.PauseUntil.IsZero() || cfg.PriorityPolicy != api.PriorityNone || cfg.PinnedTTL != 0 || len(cfg.PriorityGroups) > 0 {
 		return "1"
 	}
@@ -87,9 +90,28 @@ func leveled(metadata map[string]string, level string) map[string]string {
 	return m
 }
 
+// streamConfig is api.StreamConfig with the fields that NATS always tells.
+type streamConfig struct {
+	api.StreamConfig
+	Compression api.Compression `json:"compression"`
+	AllowMsgTTL bool            `json:"allow_msg_ttl"`
+}
+
+func toStreamConfig(cfg api.StreamConfig) streamConfig {
+	return streamConfig{cfg, cfg.Compression, cfg.AllowMsgTTL}
+}
+
+// streamInfo is api.StreamInfo as answers carry it.
+type streamInfo struct {
+	api.StreamInfo
+	Config  streamConfig         `json:"config"`
+	Mirror  *engine.OriginInfo   `json:"mirror,omitempty"`
+	Sources []*engine.OriginInfo `json:"sources,omitempty"`
+}
+
 // streamInfoOf is a stream's info as answers carry it.
-func streamInfoOf(i *engine.Info) *api.StreamInfo {
-	info := i.StreamInfo
+func streamInfoOf(i *engine.Info) *streamInfo {
+	info := streamInfo{StreamInfo: i.StreamInfo, Config: toStreamConfig(i.Config), Mirror: i.Mirror, Sources: i.Sources}
 	info.Config.Metadata = leveled(info.Config.Metadata, "0")
 	return &info
 }

@@ -15,22 +15,28 @@ import (
 // durable's name (….DURABLE.CREATE.<stream>.<name>).
 
 func consumerCreate(ctx context.Context, r *request) (any, error) {
-	var ask api.JSApiConsumerCreateRequest
-	if err := r.mustBody(&ask); err != nil {
+	ask, err := createRequest(r, r.name(4))
+	if err != nil {
+		return nil, err
+	}
+	if err := checkName(ask.Config.Name); err != nil {
 		return nil, err
 	}
 	if ask.Config.Durable != "" {
 		return nil, jserr.New(jserr.ConsumerEphemeralWithDurableName)
 	}
-	return create(ctx, r, r.name(4), ask)
+	return create(ctx, r, ask)
 }
 
 func consumerCreateNamed(ctx context.Context, r *request) (any, error) {
-	var ask api.JSApiConsumerCreateRequest
-	if err := r.mustBody(&ask); err != nil {
+	ask, err := createRequest(r, r.name(4))
+	if err != nil {
 		return nil, err
 	}
 	name := r.name(5)
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
 	if ask.Config.Durable != "" && ask.Config.Durable != name {
 		return nil, jserr.New(jserr.ConsumerDurableNameNotMatchSubject)
 	}
@@ -43,15 +49,18 @@ func consumerCreateNamed(ctx context.Context, r *request) (any, error) {
 		}
 	}
 	ask.Config.Name = name
-	return create(ctx, r, r.name(4), ask)
+	return create(ctx, r, ask)
 }
 
 func consumerCreateDurable(ctx context.Context, r *request) (any, error) {
-	var ask api.JSApiConsumerCreateRequest
-	if err := r.mustBody(&ask); err != nil {
+	ask, err := createRequest(r, r.name(5))
+	if err != nil {
 		return nil, err
 	}
 	name := r.name(6)
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
 	switch ask.Config.Durable {
 	case "":
 		return nil, jserr.New(jserr.ConsumerDurableNameNotSet)
@@ -60,25 +69,47 @@ func consumerCreateDurable(ctx context.Context, r *request) (any, error) {
 		return nil, jserr.New(jserr.ConsumerDurableNameNotMatchSubject)
 	}
 	ask.Config.Name = name
-	return create(ctx, r, r.name(5), ask)
+	return create(ctx, r, ask)
 }
 
-func create(ctx context.Context, r *request, stream string, ask api.JSApiConsumerCreateRequest) (any, error) {
+// createRequest reads a request for a consumer of a stream.
+func createRequest(r *request, stream string) (ask api.JSApiConsumerCreateRequest, err error) {
+	if err := r.decode(&ask); err != nil {
+		return ask, err
+	}
 	if ask.Stream != stream {
-		return nil, jserr.New(jserr.StreamMismatch)
+		return ask, jserr.New(jserr.StreamMismatch)
 	}
-	if strings.ContainsAny(ask.Config.Name, `\/`) {
-		return nil, jserr.New(jserr.ConsumerNameContainsPathSeparators)
+	return ask, nil
+}
+
+func checkName(name string) error {
+	if strings.ContainsAny(name, `\/`) {
+		return jserr.New(jserr.ConsumerNameContainsPathSeparators)
 	}
-	s, err := r.account.Stream(stream)
+	return nil
+}
+
+func create(ctx context.Context, r *request, ask api.JSApiConsumerCreateRequest) (any, error) {
+	s, err := r.account.Stream(ask.Stream)
 	if err != nil {
 		return nil, err
+	}
+	forSource := ask.Config.Direct || ask.Config.Sourcing
+	if forSource {
+		if err := checkIdentity(r, s.Identity()); err != nil {
+			return nil, err
+		}
 	}
 	info, err := s.CreateConsumer(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
-	return infoAnswer("consumer_create_response", info), nil
+	answer := infoAnswer("consumer_create_response", info)
+	if forSource {
+		return withIdentity(answer, s.Identity()), nil
+	}
+	return answer, nil
 }
 
 type consumerAnswer struct {
@@ -92,7 +123,7 @@ func infoAnswer(kind string, i api.ConsumerInfo) consumerAnswer {
 
 func consumerNames(_ context.Context, r *request) (any, error) {
 	var ask api.JSApiConsumerNamesRequest
-	if err := r.decode(&ask); err != nil {
+	if err := r.mayBody(&ask); err != nil {
 		return nil, err
 	}
 	s, err := r.account.Stream(r.name(4))
@@ -113,7 +144,7 @@ func consumerNames(_ context.Context, r *request) (any, error) {
 
 func consumerList(_ context.Context, r *request) (any, error) {
 	var ask api.JSApiConsumerListRequest
-	if err := r.decode(&ask); err != nil {
+	if err := r.mayBody(&ask); err != nil {
 		return nil, err
 	}
 	s, err := r.account.Stream(r.name(4))
@@ -171,7 +202,7 @@ func consumerDelete(ctx context.Context, r *request) (any, error) {
 
 func consumerPause(ctx context.Context, r *request) (any, error) {
 	var ask api.JSApiConsumerPauseRequest
-	if err := r.decode(&ask); err != nil {
+	if err := r.mayBody(&ask); err != nil {
 		return nil, err
 	}
 	s, err := r.account.Stream(r.name(4))

@@ -13,7 +13,7 @@ func messageGet(ctx context.Context, r *request) (any, error) {
 	if err := r.mustBody(&ask); err != nil {
 		return nil, err
 	}
-	if ask.Seq == 0 && ask.LastFor == "" && ask.NextFor == "" || ask.Seq > 0 && ask.LastFor != "" || ask.LastFor != "" && ask.NextFor != "" {
+	if !validGet(&ask) {
 		return nil, jserr.New(jserr.BadRequest)
 	}
 	s, err := r.account.Stream(r.name(5))
@@ -28,6 +28,20 @@ func messageGet(ctx context.Context, r *request) (any, error) {
 		head
 		Message *api.StoredMsg `json:"message"`
 	}{head{Type: schema + "stream_msg_get_response"}, m}, nil
+}
+
+// validGet reports whether a request names one message in one way.
+func validGet(ask *api.JSApiMsgGetRequest) bool {
+	if ask.Batch > 0 || ask.MaxBytes > 0 {
+		return false // only direct gets answer with several
+	}
+	if ask.LastFor != "" {
+		return ask.Seq == 0 && ask.StartTime == nil && ask.NextFor == ""
+	}
+	if ask.StartTime != nil {
+		return ask.Seq == 0
+	}
+	return ask.Seq > 0 || ask.NextFor != ""
 }
 
 func messageDelete(ctx context.Context, r *request) (any, error) {

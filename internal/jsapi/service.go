@@ -4,11 +4,14 @@
 package jsapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +49,8 @@ type Service struct {
 	cancel  context.CancelFunc
 	pending atomic.Int64
 	running sync.WaitGroup
+	// transfers are the snapshots and restores that are under way.
+	transfers atomic.Int64
 
 	mu       sync.Mutex // guards attached
 	attached map[*broker.Space]*attachment
@@ -64,20 +69,28 @@ func New(opts Options) (*Service, error) {
 }
 
 // Attach answers the API in an account.
-func (s *Service) Attach(a *engine.Account) error { return s.attach(a.Space(), a) }
+func (s *Service) Attach(a *engine.Account) error {
+	return s.attach(a.Space(), &attachment{account: a}, slices.Concat(families, clustered))
+}
 
 // AttachDisabled answers in an account that has no JetStream, with the error that says so.
-func (s *Service) AttachDisabled(space *broker.Space) error { return s.attach(space, nil) }
+func (s *Service) AttachDisabled(space *broker.Space) error {
+	return s.attach(space, &attachment{}, slices.Concat(families, clustered))
+}
 
-func (s *Service) attach(space *broker.Space, a *engine.Account) error {
+// AttachSystem is AttachDisabled for the system account, which may ask some things about others.
+func (s *Service) AttachSystem(space *broker.Space) error {
+	return s.attach(space, &attachment{system: true}, slices.Concat(families, clustered, system))
+}
+
+func (s *Service) attach(space *broker.Space, at *attachment, routes []route) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.attached[space]
-	if old != nil && old.account == a {
+	if old != nil && old.account == at.account && old.system == at.system {
 		return nil
 	}
-	at := &attachment{account: a}
-	for _, f := range families {
+	for _, f := range routes {
 		for _, subj := range s.engine.APISubjects(f.subject) {
 			sub, err := space.Subscribe(subj, "", &family{service: s, space: space, attachment: at, route: f})
 			if err != nil {
@@ -97,6 +110,7 @@ func (s *Service) attach(space *broker.Space, a *engine.Account) error {
 // attachment is the service's part in an account.
 type attachment struct {
 	account *engine.Account // nil: JetStream is off there
+	system  bool            // it is the system account
 	subs    []*broker.Subscription
 	// answered counts the requests, failed those that were answered with an error.
 	answered, failed atomic.Uint64
@@ -131,10 +145,14 @@ type route struct {
 type request struct {
 	*attachment
 	service *Service
+	subject string
 	tokens  []string // of the subject
+	reply   []byte   // empty: nobody wants the answer
 	header  []byte
 	body    []byte
 	from    *broker.Origin
+	// then, when the answer sets it, goes on after the answer was sent, within a bound of its own.
+	then func(context.Context)
 }
 
 // name is the token at position i of the subject: $JS.API.STREAM.INFO.<name> has its name at 4.
@@ -150,23 +168,54 @@ func (r *request) decode(v any) error {
 	if len(r.body) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(r.body, v); err != nil {
-		return jserr.New(jserr.InvalidJSON, "err", err)
+	// As nats-server does by default (jetstream { strict }): a field that it does not know is an error, and a value that
+	// follows the first is read over it.
+	decode := json.NewDecoder(bytes.NewReader(r.body))
+	decode.DisallowUnknownFields()
+	for {
+		err := decode.Decode(v)
+		var syntax *json.SyntaxError
+		switch {
+		case err == nil:
+		case err == io.EOF:
+			return nil
+		case errors.As(err, &syntax):
+			return jserr.New(jserr.InvalidJSON, "err", fmt.Sprintf("%v at offset %d", err, syntax.Offset))
+		default:
+			return jserr.New(jserr.InvalidJSON, "err", err)
+		}
 	}
-	return nil
 }
 
 // mustBody is for requests that make no sense without a body.
 func (r *request) mustBody(v any) error {
-	if len(r.body) == 0 {
+	if r.isEmpty() {
 		return jserr.New(jserr.BadRequest)
 	}
 	return r.decode(v)
 }
 
+// mayBody is for requests that only look at a body which is an object or a list; anything else is passed over.
+func (r *request) mayBody(v any) error {
+	if begin := bytes.TrimLeft(r.body, " \t\r\n"); len(begin) == 0 || begin[0] != '{' && begin[0] != '[' {
+		return nil
+	}
+	return r.decode(v)
+}
+
+// isEmpty reports whether a request says nothing: no body, or an object without fields.
+func (r *request) isEmpty() bool {
+	if len(r.body) == 0 {
+		return true
+	}
+	var v map[string]json.RawMessage
+	err := json.Unmarshal(r.body, &v)
+	return err == nil && v != nil && len(v) == 0
+}
+
 // noBody is for requests that take none.
 func (r *request) noBody() error {
-	if len(r.body) != 0 && string(r.body) != "{}" && string(r.body) != "null" {
+	if !r.isEmpty() {
 		return jserr.New(jserr.NotEmptyRequest)
 	}
 	return nil
@@ -184,34 +233,33 @@ type family struct {
 func (f *family) Deliver(batch []broker.Delivery) <-chan struct{} {
 	for i := range batch {
 		d := &batch[i]
-		if len(d.Reply) == 0 {
-			continue
-		}
-		reply := append([]byte(nil), d.Reply...)
-		if f.account == nil {
-			f.reply(reply, nil, jserr.New(jserr.NotEnabledForAccount))
-			continue
-		}
+		subj := engine.PlainAPISubject(string(d.Subject))
 		r := &request{
 			attachment: f.attachment,
 			service:    f.service,
-			tokens:     strings.Split(engine.PlainAPISubject(string(d.Subject)), "."),
+			subject:    subj,
+			tokens:     strings.Split(subj, "."),
+			reply:      append([]byte(nil), d.Reply...),
 			header:     append([]byte(nil), d.Header...),
 			body:       append([]byte(nil), d.Data...),
 			from:       d.From,
 		}
+		if f.account == nil && !f.ofSystem() {
+			f.reply(r, nil, jserr.New(jserr.NotEnabledForAccount))
+			continue
+		}
 		if f.service.pending.Add(1) > maxPending {
 			f.service.pending.Add(-1)
-			f.reply(reply, nil, jserr.New(jserr.InsufficientResources))
+			f.reply(r, nil, jserr.New(jserr.InsufficientResources))
 			continue
 		}
 		f.service.running.Add(1)
-		go f.serve(r, reply)
+		go f.serve(r)
 	}
 	return nil
 }
 
-func (f *family) serve(r *request, reply []byte) {
+func (f *family) serve(r *request) {
 	defer f.service.running.Done()
 	defer f.service.pending.Add(-1)
 	ctx, cancel := context.WithTimeout(f.service.ctx, answerWithin)
@@ -221,13 +269,16 @@ func (f *family) serve(r *request, reply []byte) {
 	if err == nil {
 		answer, err = f.route.answer(ctx, r)
 	}
-	f.reply(reply, answer, err)
+	f.reply(r, answer, err)
+	if r.then != nil {
+		r.then(f.service.ctx)
+	}
 }
 
 // checkLevel refuses a request that asks for a newer API (header Nats-Required-Api-Level, ADR-44).
 func checkLevel(header []byte) error {
 	want, ok := proto.Header(header).Get(api.JSRequiredApiLevel)
-	if !ok {
+	if !ok || len(want) == 0 {
 		return nil
 	}
 	if level, err := strconv.Atoi(string(want)); err != nil || level > version.APILevel {
@@ -237,12 +288,18 @@ func checkLevel(header []byte) error {
 }
 
 // reply writes one answer.
-func (f *family) reply(reply []byte, answer any, err error) {
-	head := head{Type: f.route.kind}
-	if err != nil {
+func (f *family) reply(r *request, answer any, err error) {
+	failed := err != nil
+	if failed {
 		f.failed.Add(1)
-		head.Error = wireError(err).API()
-		answer = head
+		h := head{Type: f.refusal(), Error: wireError(err).API()}
+		if answer = h; failures[h.Type] != nil {
+			answer = failures[h.Type](h)
+		}
+	}
+	var header []byte
+	if a, ok := answer.(answerWithHeader); ok {
+		answer, header = a.answer, a.header
 	}
 	body, err := json.Marshal(answer)
 	if err != nil {
@@ -250,7 +307,10 @@ func (f *family) reply(reply []byte, answer any, err error) {
 		return
 	}
 	f.answered.Add(1)
-	f.space.PublishOnce(broker.Msg{Subject: reply, Data: body})
+	if len(r.reply) > 0 {
+		f.space.PublishOnce(broker.Msg{Subject: r.reply, Header: header, Data: body})
+	}
+	f.audit(r, body, failed)
 }
 
 // wireError is what a failure is on the wire.

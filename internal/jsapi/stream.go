@@ -13,20 +13,20 @@ import (
 type streamInfoAnswer struct {
 	head
 	page
-	*api.StreamInfo
+	*streamInfo
 	DidCreate bool `json:"did_create,omitempty"`
 }
 
 // streamAnswer leaves the page out.
 type streamAnswer struct {
 	head
-	*api.StreamInfo
+	*streamInfo
 	DidCreate bool `json:"did_create,omitempty"`
 }
 
 func streamCreate(ctx context.Context, r *request) (any, error) {
 	var ask api.JSApiStreamCreateRequest
-	if err := r.mustBody(&ask); err != nil {
+	if err := r.decode(&ask); err != nil {
 		return nil, err
 	}
 	if ask.Name != r.name(4) {
@@ -43,10 +43,16 @@ func streamCreate(ctx context.Context, r *request) (any, error) {
 	return streamAnswer{head{Type: schema + "stream_create_response"}, streamInfoOf(&info), true}, nil
 }
 
+// noStreamName is what nats-server says of a configuration without a name.
+const noStreamName = `stream name is required and can not contain '.', '*', '>', '\', '/'`
+
 func streamUpdate(ctx context.Context, r *request) (any, error) {
 	var ask api.JSApiStreamUpdateRequest
-	if err := r.mustBody(&ask); err != nil {
+	if err := r.decode(&ask); err != nil {
 		return nil, err
+	}
+	if ask.Name == "" {
+		return nil, jserr.New(jserr.StreamInvalidConfig, "err", noStreamName)
 	}
 	if ask.Name != r.name(4) {
 		return nil, jserr.New(jserr.StreamMismatch)
@@ -64,7 +70,7 @@ func streamUpdate(ctx context.Context, r *request) (any, error) {
 
 func streamNames(_ context.Context, r *request) (any, error) {
 	var ask api.JSApiStreamNamesRequest
-	if err := r.decode(&ask); err != nil {
+	if err := r.mayBody(&ask); err != nil {
 		return nil, err
 	}
 	if ask.Subject != "" && !subject.Valid(ask.Subject) {
@@ -84,14 +90,14 @@ func streamNames(_ context.Context, r *request) (any, error) {
 
 func streamList(_ context.Context, r *request) (any, error) {
 	var ask api.JSApiStreamListRequest
-	if err := r.decode(&ask); err != nil {
+	if err := r.mayBody(&ask); err != nil {
 		return nil, err
 	}
 	if ask.Subject != "" && !subject.Valid(ask.Subject) {
 		return nil, jserr.New(jserr.BadRequest)
 	}
 	streams, p := cut(r.account.Streams(ask.Subject), ask.Offset, listPage)
-	infos := make([]*api.StreamInfo, 0, len(streams))
+	infos := make([]*streamInfo, 0, len(streams))
 	for _, s := range streams {
 		info, err := s.Info(api.JSApiStreamInfoRequest{})
 		if err != nil {
@@ -102,13 +108,13 @@ func streamList(_ context.Context, r *request) (any, error) {
 	return struct {
 		head
 		page
-		Streams []*api.StreamInfo `json:"streams"`
+		Streams []*streamInfo `json:"streams"`
 	}{head{Type: schema + "stream_list_response"}, p, infos}, nil
 }
 
-func streamInfo(_ context.Context, r *request) (any, error) {
+func streamInfoGet(_ context.Context, r *request) (any, error) {
 	var ask api.JSApiStreamInfoRequest
-	if err := r.decode(&ask); err != nil {
+	if err := r.mayBody(&ask); err != nil {
 		return nil, err
 	}
 	s, err := r.account.Stream(r.name(4))
@@ -122,7 +128,7 @@ func streamInfo(_ context.Context, r *request) (any, error) {
 	return streamInfoAnswer{
 		head:       head{Type: schema + "stream_info_response"},
 		page:       page{info.SubjectsTotal, ask.Offset, info.SubjectsLimit},
-		StreamInfo: streamInfoOf(&info),
+		streamInfo: streamInfoOf(&info),
 	}, nil
 }
 
@@ -138,7 +144,7 @@ func streamDelete(ctx context.Context, r *request) (any, error) {
 
 func streamPurge(ctx context.Context, r *request) (any, error) {
 	var ask api.JSApiStreamPurgeRequest
-	if err := r.decode(&ask); err != nil {
+	if err := r.mayBody(&ask); err != nil {
 		return nil, err
 	}
 	if ask.Sequence > 0 && ask.Keep > 0 {

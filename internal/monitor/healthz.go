@@ -10,6 +10,10 @@ import (
 // errNotLeader answers leader-only where JetStream is off, in nats-server's words.
 var errNotLeader = errors.New("skip zreq: not leader")
 
+// ErrEnding is wrapped by what Ready returns while the server shuts down. The answer is 503 then: the server is going to be
+// available again elsewhere or later, while one that is not ready answers 500, as nats-server does.
+var ErrEnding = errors.New("the server is shutting down")
+
 // HealthSource tells whether the server works.
 type HealthSource interface {
 	// Ready is nil when clients can connect.
@@ -93,7 +97,9 @@ func (h *Handler) checkHealth(account, stream, consumer string, serverOnly, enab
 	case stream == "" && consumer != "":
 		return badRequest("stream", "consumer")
 	}
-	if err := h.source.Ready(); err != nil {
+	if err := h.source.Ready(); errors.Is(err, ErrEnding) {
+		return unavailable(http.StatusServiceUnavailable, HealthzError{Type: "CONNECTION", Error: err.Error()})
+	} else if err != nil {
 		return health{http.StatusInternalServerError, "error", []HealthzError{{Type: "CONNECTION", Error: err.Error()}}}
 	}
 	if serverOnly {

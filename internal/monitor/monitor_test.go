@@ -244,6 +244,7 @@ func TestHealthz(t *testing.T) {
 		{"well with details", "details=1", nil, 200, `{"status":"ok"}`},
 		{"not listening", "js-server-only=1", func(f *fakeSource) { f.ready = errTest }, 500, `{"status":"error","error":"broken"}`},
 		{"not listening, details", "details=1", func(f *fakeSource) { f.ready = errTest }, 500, `{"status":"error","errors":[{"type":"CONNECTION","error":"broken"}]}`},
+		{"ending", "js-server-only=1", func(f *fakeSource) { f.ready = fmt.Errorf("%w", ErrEnding) }, 503, `{"status":"unavailable","error":"the server is shutting down"}`},
 		{"jetstream broken", "", func(f *fakeSource) { f.jsErr = errTest }, 503, `{"status":"unavailable","error":"broken"}`},
 		{"jetstream broken, enabled only", "js-enabled-only=1", func(f *fakeSource) { f.jsErr = errTest }, 503, `{"status":"unavailable","error":"broken"}`},
 		{"jetstream broken, old name", "js-enabled=1", func(f *fakeSource) { f.jsErr = errTest }, 503, `{"status":"unavailable","error":"broken"}`},

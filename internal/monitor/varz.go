@@ -48,6 +48,7 @@ type Varz struct {
 	Websocket struct{} `json:"websocket"`
 
 	JetStream JetStreamVarz `json:"jetstream"`
+	Storage   *StorageVarz  `json:"sluice_storage,omitempty"`
 
 	TLSTimeout    float64       `json:"tls_timeout"`    // s
 	WriteDeadline time.Duration `json:"write_deadline"` // ns
@@ -105,6 +106,20 @@ type JetStreamVarz struct {
 	Config *JetStreamConfig `json:"config,omitempty"`
 	Stats  *JetStreamStats  `json:"stats,omitempty"`
 	Limits *JetStreamLimits `json:"limits,omitempty"`
+}
+
+// StorageVarz tells of what JetStream stands on here and nowhere else: the store, and the node's place and log in it. Nil
+// while JetStream is off or not open yet.
+type StorageVarz struct {
+	URL   string `json:"url"`  // of the store, without secrets
+	Node  string `json:"node"` // the name that heads the keys of the log
+	Epoch uint64 `json:"epoch"`
+	// HeadAge is the time since the node last showed in the store that it lives, in ns.
+	HeadAge time.Duration `json:"head_age"`
+	// PendingBytes are accepted and not in the store yet.
+	PendingBytes int64 `json:"log_pending_bytes"`
+	// Stalled is for how long the store has failed to take the oldest part of the log, in ns; 0 when all is well.
+	Stalled time.Duration `json:"log_stalled"`
 }
 
 // ConfigVarz returns a Varz with all that the options say. The source adds what they cannot know: the id, the ports and

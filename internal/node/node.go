@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nkeys"
@@ -20,6 +21,8 @@ import (
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/config"
 	"github.com/sluicemq/sluice/internal/conn"
+	"github.com/sluicemq/sluice/internal/monitor"
+	"github.com/sluicemq/sluice/internal/store"
 	"github.com/sluicemq/sluice/internal/version"
 )
 
@@ -31,19 +34,23 @@ type Node struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
 	id       string
-	begun    time.Time
 	broker   *broker.Broker
+	storeURL string        // without secrets; "" when JetStream is off
 	done     chan struct{} // closed when the server has ended
 	endOnce  sync.Once
+	ending   atomic.Bool                   // the end has begun
+	decorate func(store.Store) store.Store // set by tests, which want a store that fails
 
-	mu        sync.Mutex // guards what follows
-	opts      config.Options
-	directory *account.Directory
-	clients   *conn.Server
-	listener  net.Listener
-	storage   *storage // nil: JetStream is off
-	monitor   *monitoring
-	cause     error // why the server ended by itself
+	mu         sync.Mutex // guards what follows
+	opts       config.Options
+	directory  *account.Directory
+	begun      time.Time
+	configured time.Time // when the options were taken over
+	clients    *conn.Server
+	listener   net.Listener
+	storage    *storage // nil: JetStream is off
+	monitor    *monitor.Server
+	cause      error // why the server ended by itself
 }
 
 // New makes a server from options; their defaults are filled in. registry takes the metrics.
@@ -62,12 +69,19 @@ func New(opts config.Options, log *slog.Logger, registry *prometheus.Registry) (
 	if err != nil {
 		return nil, err
 	}
+	if err := checkAccountLimits(&opts); err != nil {
+		return nil, err
+	}
+	storeURL, err := safeStoreURL(&opts)
+	if err != nil {
+		return nil, err
+	}
 	id, err := serverID()
 	if err != nil {
 		return nil, err
 	}
 	return &Node{
-		log: log, registry: registry, id: id, opts: opts, directory: directory,
+		log: log, registry: registry, id: id, opts: opts, configured: time.Now(), directory: directory, storeURL: storeURL,
 		broker: broker.New(broker.Options{}),
 		done:   make(chan struct{}),
 	}, nil
@@ -85,7 +99,6 @@ func serverID() (string, error) {
 // Start opens the store, takes the node's log over, recovers its streams, and then listens. It returns once clients
 // can connect. After an error nothing is left running.
 func (n *Node) Start(ctx context.Context) (err error) {
-	n.begun = time.Now()
 	defer func() {
 		if err != nil {
 			n.end(context.WithoutCancel(ctx), nil)
@@ -97,8 +110,11 @@ func (n *Node) Start(ctx context.Context) (err error) {
 		return err
 	}
 	n.mu.Lock()
-	n.listener = listener
+	n.begun, n.listener = time.Now(), listener
 	n.mu.Unlock()
+	if err := n.startMonitoring(&opts); err != nil {
+		return err
+	}
 	if opts.JetStream.Enabled {
 		st, err := openStorage(ctx, n, &opts)
 		if err != nil {
@@ -118,12 +134,9 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	n.mu.Lock()
 	n.clients = clients
 	n.mu.Unlock()
-	if err := n.startMonitoring(&opts); err != nil {
-		return err
-	}
 	if listener != nil {
 		go func() {
-			if err := clients.Serve(listener); err != nil && !errors.Is(err, conn.ErrClosed) {
+			if err := clients.Serve(listener); err != nil && !errors.Is(err, conn.ErrClosed) && !errors.Is(err, net.ErrClosed) {
 				n.log.Error("accepting clients", "error", err)
 			}
 		}()
@@ -156,15 +169,14 @@ func (n *Node) options() config.Options {
 
 // connOptions are the options of the client edge.
 func (n *Node) connOptions(o *config.Options) conn.Options {
-	host, port := o.Host, o.Port
-	if n.listener != nil {
-		port = n.listener.Addr().(*net.TCPAddr).Port
-	}
+	n.mu.Lock()
+	port, urls := n.portLocked(), n.connectURLsLocked(o)
+	n.mu.Unlock()
 	c := conn.Options{
 		Broker: n.broker, Directory: n.directory, Log: n.log, Metrics: n.registry,
-		Trace:    o.Log.Trace,
+		Trace: o.Log.Trace, MaxTraced: o.MaxTracedMsgLen,
 		ServerID: n.id, ServerName: o.ServerName, Version: version.String(), GoVersion: runtime.Version(), GitCommit: version.Commit(),
-		Host: host, Port: port, JetStream: o.JetStream.Enabled, Domain: o.JetStream.Domain,
+		Host: o.Host, Port: port, ConnectURLs: urls, JetStream: o.JetStream.Enabled, Domain: o.JetStream.Domain,
 		MaxPayload: o.MaxPayload, MaxControlLine: o.MaxControlLine, MaxPending: o.MaxPending,
 		MaxConnections: o.MaxConnections, MaxSubscriptions: max(o.MaxSubscriptions, 0),
 		PingInterval: o.PingInterval, MaxPingsOut: o.MaxPingsOut, WriteDeadline: o.WriteDeadline,
@@ -175,18 +187,27 @@ func (n *Node) connOptions(o *config.Options) conn.Options {
 	if o.JetStream.Enabled {
 		c.APILevel = version.APILevel
 	}
-	if o.ClientAdvertise != "" {
-		c.ConnectURLs = []string{advertised(o.ClientAdvertise, port)}
-	}
 	return c
 }
 
-// advertised completes client_advertise with the port.
-func advertised(address string, port int) string {
-	if _, _, err := net.SplitHostPort(address); err == nil {
-		return address
+// portLocked is the port that clients connect to. mu is held.
+func (n *Node) portLocked() int {
+	if n.listener != nil {
+		return n.listener.Addr().(*net.TCPAddr).Port
 	}
-	return net.JoinHostPort(address, strconv.Itoa(port))
+	return n.opts.Port
+}
+
+// connectURLsLocked are the addresses that clients are told. mu is held.
+func (n *Node) connectURLsLocked(o *config.Options) []string {
+	if o.ClientAdvertise == "" {
+		return nil
+	}
+	host, port, err := config.SplitAdvertise(o.ClientAdvertise, n.portLocked())
+	if err != nil {
+		return nil // the options are valid, so there is none
+	}
+	return []string{net.JoinHostPort(host, strconv.Itoa(port))}
 }
 
 // Shutdown ends the server: streams are written out, the node's head is released, and connections are closed. What is
@@ -209,6 +230,7 @@ func (n *Node) LameDuck(ctx context.Context) error {
 // end closes everything once. cause is why the server ends by itself.
 func (n *Node) end(ctx context.Context, cause error) (err error) {
 	n.endOnce.Do(func() {
+		n.ending.Store(true)
 		n.mu.Lock()
 		n.cause = cause
 		clients, listener, st, mon := n.clients, n.listener, n.storage, n.monitor
@@ -224,7 +246,7 @@ func (n *Node) end(ctx context.Context, cause error) (err error) {
 			errs = append(errs, clients.Shutdown(ctx))
 		}
 		if mon != nil {
-			errs = append(errs, mon.close(ctx))
+			errs = append(errs, mon.Shutdown(ctx))
 		}
 		close(n.done)
 		err = errors.Join(errs...)
@@ -267,14 +289,9 @@ func (n *Node) ClientURL() string {
 	return "nats://" + net.JoinHostPort(host, strconv.Itoa(addr.Port))
 }
 
-// StoreURL says where the server stores, without secrets; "" when JetStream is off.
+// StoreURL says where the server stores, without secrets and with an absolute path; "" when JetStream is off.
 func (n *Node) StoreURL() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.opts.JetStream.Enabled {
-		return ""
-	}
-	return n.opts.Store.URL
+	return n.storeURL
 }
 
 // InProcessConn connects a client in this process, without the network.
@@ -303,6 +320,9 @@ func (n *Node) Reload(opts config.Options) error {
 	if _, err := config.Reloadable(&old, &opts); err != nil {
 		return err
 	}
+	if err := checkAccountLimits(&opts); err != nil {
+		return err
+	}
 	if err := n.directory.Swap(opts.Auth); err != nil {
 		return err
 	}
@@ -310,9 +330,10 @@ func (n *Node) Reload(opts config.Options) error {
 		return err
 	}
 	n.mu.Lock()
-	n.opts = opts
+	n.opts, n.configured = opts, time.Now()
 	n.mu.Unlock()
 	if st != nil {
+		st.engine.SetLimits(opts.JetStream.MaxMemory, opts.JetStream.MaxStore, engineLimits(&opts))
 		return st.serve(n)
 	}
 	return nil

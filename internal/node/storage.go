@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,7 +16,10 @@ import (
 	"github.com/sluicemq/sluice/internal/engine"
 	"github.com/sluicemq/sluice/internal/head"
 	"github.com/sluicemq/sluice/internal/jsapi"
+	"github.com/sluicemq/sluice/internal/key"
 	"github.com/sluicemq/sluice/internal/store"
+	"github.com/sluicemq/sluice/internal/store/metered"
+	"github.com/sluicemq/sluice/internal/store/storeurl"
 	"github.com/sluicemq/sluice/internal/wal"
 )
 
@@ -31,12 +34,12 @@ const (
 // storage is the durable side of a node: its store, its head, its log, and the streams on them.
 type storage struct {
 	log     *slog.Logger
-	store   store.Store
+	opened  *storeurl.Handle
+	store   store.Store // the opened one, metered
 	head    *head.Claimed
 	wal     *wal.Log
 	engine  *engine.Engine
 	api     *jsapi.Service
-	limits  account.JetStreamLimits // of an account without its own
 	beating context.CancelFunc
 	beaten  sync.WaitGroup
 	started bool
@@ -44,21 +47,23 @@ type storage struct {
 
 // openStorage claims the node's place in the store and recovers its streams.
 func openStorage(ctx context.Context, n *Node, opts *config.Options) (_ *storage, err error) {
-	st := &storage{log: n.log, limits: account.JetStreamLimits{
-		MaxMemory: opts.JetStream.MaxMemory, MaxStore: opts.JetStream.MaxStore,
-		MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1,
-		MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1,
-	}}
+	st := &storage{log: n.log}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, st.close(context.WithoutCancel(ctx)))
 		}
 	}()
-	if st.store, err = openStore(ctx, opts.Store.URL); err != nil {
+	if st.opened, err = storeurl.Open(ctx, opts.Store.URL, storeurl.Options{}); err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	if n.decorate != nil {
+		st.opened.Store = n.decorate(st.opened.Store)
+	}
+	if st.store, err = metered.New(st.opened, n.registry); err != nil {
 		return nil, err
 	}
-	if err := store.Probe(ctx, st.store, "probe"); err != nil {
-		return nil, fmt.Errorf("the store %s cannot be used: %w", opts.Store.URL, err)
+	if err := store.Probe(ctx, st.store, key.Probe.Prefix()); err != nil {
+		return nil, fmt.Errorf("the store %s cannot be used: %w", n.storeURL, err)
 	}
 	st.head, err = head.Claim(ctx, st.store, head.Options{Names: []string{opts.ServerName}, Logger: n.log})
 	if err != nil {
@@ -78,10 +83,7 @@ func openStorage(ctx context.Context, n *Node, opts *config.Options) (_ *storage
 		Broker: n.broker, Store: st.store, Log: st.wal, Logger: n.log,
 		ServerName: opts.ServerName, Domain: opts.JetStream.Domain,
 		MaxMemory: opts.JetStream.MaxMemory, MaxStore: opts.JetStream.MaxStore,
-		Limits: engine.Limits{
-			MaxAckPending: opts.JetStream.Limits.MaxAckPending, MaxRequestBatch: opts.JetStream.Limits.MaxRequestBatch,
-			DuplicateWindow: opts.JetStream.Limits.DuplicateWindow, MaxConsumers: max(opts.JetStream.Limits.DefaultMaxConsumers, 0),
-		},
+		Limits:   engineLimits(opts),
 		Truncate: st.truncate,
 		Lost:     n.lost,
 	})
@@ -90,6 +92,9 @@ func openStorage(ctx context.Context, n *Node, opts *config.Options) (_ *storage
 	}
 	if st.api, err = jsapi.New(jsapi.Options{Engine: st.engine, Logger: n.log}); err != nil {
 		return nil, err
+	}
+	if err := st.register(n.registry); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	begun := time.Now()
 	var ranges []engine.LogRange
@@ -113,7 +118,7 @@ func walOptions(st *storage, opts *config.Options, registry prometheus.Registere
 		ResolveTimeout: -1,
 		LazyWindow:     lazyWindow, Registerer: registry, Logger: log,
 	}
-	if strings.HasPrefix(opts.Store.URL, "s3:") {
+	if st.opened.Kind == storeurl.S3 {
 		if w.Rate == 0 {
 			w.Rate, w.Burst = s3CommitRate, s3CommitBurst
 		}
@@ -126,12 +131,20 @@ func walOptions(st *storage, opts *config.Options, registry prometheus.Registere
 // serve gives JetStream to the accounts that are to have it, and sets the recovered streams going.
 func (st *storage) serve(n *Node) error {
 	d := n.directory
-	for _, a := range d.Accounts() {
+	all := d.Accounts()
+	for _, a := range all {
 		limits := a.JetStream
-		if limits == nil && a == d.Default() {
-			limits = &st.limits
+		if limits == nil && a == d.Default() && onlyDefault(d, all) {
+			limits = &account.JetStreamLimits{MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1,
+				MemoryMaxStreamBytes: -1, StoreMaxStreamBytes: -1}
 		}
-		if limits == nil || a == d.System() {
+		if a == d.System() {
+			if err := st.api.AttachSystem(n.broker.Space(a.Name)); err != nil {
+				return err
+			}
+			continue
+		}
+		if limits == nil {
 			if err := st.api.AttachDisabled(n.broker.Space(a.Name)); err != nil {
 				return err
 			}
@@ -146,6 +159,12 @@ func (st *storage) serve(n *Node) error {
 	}
 	st.started = true
 	return st.engine.Start()
+}
+
+// onlyDefault reports whether no accounts are configured. As in nats-server clients have JetStream without more then;
+// where accounts are configured, those have it that say so.
+func onlyDefault(d *account.Directory, all []*account.Account) bool {
+	return !slices.ContainsFunc(all, func(a *account.Account) bool { return a != d.Default() && a != d.System() })
 }
 
 // truncate makes a log begin at an offset: the head says so durably before anything is deleted.
@@ -177,6 +196,9 @@ func (st *storage) close(ctx context.Context) error {
 		if err := st.head.Release(ctx); err != nil && !errors.Is(err, head.ErrLost) {
 			errs = append(errs, fmt.Errorf("releasing the node's head: %w", err))
 		}
+	}
+	if st.opened != nil {
+		errs = append(errs, st.opened.Close())
 	}
 	return errors.Join(errs...)
 }

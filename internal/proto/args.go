@@ -1,55 +1,9 @@
 package proto
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
-
-// pubArgs are the arguments of a PUB or HPUB.
-type pubArgs struct {
-	subject  []byte
-	replyLen int
-	header   int // 0 for PUB
-	size     int
-	wire     int  // where the part that is sent on begins in the line, if tight
-	tight    bool // the line is written with single blanks, so that its end can be sent on as it is
-
-	// Set by splitBlanks only.
-	reply, headerText, sizeText []byte
-}
-
-// splitPub splits a line as clients write it: single blanks, no tabs. Anything else is left to splitBlanks.
-func splitPub(line []byte, hpub bool) (a pubArgs, ok bool) {
-	size, at := trailingSize(line)
-	if at <= 0 || line[at-1] != ' ' {
-		return a, false
-	}
-	a.size, a.wire, a.tight = size, at, true
-	rest := line[:at-1]
-	if hpub {
-		header, at := trailingSize(rest)
-		if at <= 0 || rest[at-1] != ' ' || header == 0 {
-			return a, false // without a header it is sent on as a MSG, which has no header length
-		}
-		a.header, a.wire = header, at
-		rest = rest[:at-1]
-	}
-	if bytes.IndexByte(rest, '\t') >= 0 {
-		return a, false
-	}
-	sp := bytes.IndexByte(rest, ' ')
-	if sp < 0 {
-		a.subject = rest
-		return a, len(rest) > 0
-	}
-	reply := rest[sp+1:]
-	if sp == 0 || len(reply) == 0 || bytes.IndexByte(reply, ' ') >= 0 {
-		return a, false
-	}
-	a.subject, a.replyLen, a.wire = rest[:sp], len(reply), sp+1
-	return a, true
-}
 
 // blank finds the first byte that is a blank or a control character, eight bytes at a time; -1 is none.
 func blank(s []byte) int {
@@ -87,8 +41,15 @@ func trailingSize(line []byte) (n, start int) {
 	return n, i + 1
 }
 
-// splitBlanks splits at any run of blanks and tabs.
-func splitBlanks(line []byte, hpub bool) (a pubArgs, ok bool) {
+// pubArgs are the arguments of a PUB or HPUB.
+type pubArgs struct {
+	subject, reply       []byte
+	headerText, sizeText []byte
+	header, size         int // header is 0 for PUB
+}
+
+// splitPub splits a line at any run of blanks and tabs.
+func splitPub(line []byte, hpub bool) (a pubArgs, ok bool) {
 	var fields [5][]byte
 	n := Fields(line, fields[:], isBlank)
 	want := 2
@@ -101,7 +62,6 @@ func splitBlanks(line []byte, hpub bool) (a pubArgs, ok bool) {
 	a.subject = fields[0]
 	if n == want+1 {
 		a.reply = fields[1]
-		a.replyLen = len(a.reply)
 	}
 	a.sizeText = fields[n-1]
 	a.size = ParseSize(a.sizeText)

@@ -51,13 +51,15 @@ type Parser struct {
 	pos      int
 	need     int
 	begun    []byte
-	skipping Op // its verb was read, the rest of its line is being thrown away
+	before   []byte // of the publish in Pub, if tightPub parsed it from this chunk
+	size     int    // of its header and payload
+	skipping Op     // its verb was read, the rest of its line is being thrown away
 	scratch  []byte
 }
 
 // Feed gives the parser its next chunk: what Rest left over, and what came after it. The parser may rewrite it.
 func (p *Parser) Feed(chunk []byte) {
-	p.buf, p.pos, p.need, p.begun = chunk, 0, 0, nil
+	p.buf, p.pos, p.need, p.begun, p.before = chunk, 0, 0, nil, nil
 }
 
 // Rest is the input that waits for more.
@@ -74,53 +76,71 @@ func (p *Parser) Begun() []byte { return p.begun }
 // After an error the parser is of no more use.
 func (p *Parser) Next() (Op, error) {
 	b := p.buf[p.pos:]
-	if len(b) > len("PUB a 0\r\n") && b[0] == 'P' && b[1] == 'U' && b[2] == 'B' && b[3] == ' ' && p.tightPub(b) {
-		return OpPub, nil
+	if len(b) > len("PUB a 0\r\n") {
+		if b[0] == 'P' && b[1] == 'U' && b[2] == 'B' && b[3] == ' ' {
+			if p.tightPub(b, len("PUB "), false) {
+				return OpPub, nil
+			}
+		} else if b[0] == 'H' && b[1] == 'P' && b[2] == 'U' && b[3] == 'B' && b[4] == ' ' && p.tightPub(b, len("HPUB "), true) {
+			return OpPub, nil
+		}
 	}
 	return p.other(b)
 }
 
-// tightPub parses a PUB that is written as clients write it, with single blanks, and that is all there. It reports
-// false for whatever is not, and for what is wrong: pub then has a closer look.
-func (p *Parser) tightPub(b []byte) bool {
-	const start = len("PUB ")
+// tightPub parses a PUB or HPUB that is written as clients write it, with single blanks, and that is all there. Its
+// arguments begin at start. It reports false for whatever is not so, and for what is wrong: pub then has a closer look.
+func (p *Parser) tightPub(b []byte, start int, hpub bool) bool {
 	nl := bytes.IndexByte(b[start:], '\n') + start
 	if nl < start+len("a 0\r") || b[nl-1] != '\r' {
 		return false
 	}
-	size, i := trailingSize(b[:nl-1])
+	if m := &p.Pub; p.before != nil && nl+1 == len(p.before) && bytes.Equal(p.before, b[:nl+1]) {
+		// The same line as before, as from a publisher with one subject and one size: nothing to find out.
+		whole := nl + 1 + p.size + 2
+		if len(b) < whole || b[whole-2] != '\r' || b[whole-1] != '\n' {
+			return false
+		}
+		wire := nl + 1 - int(m.DataOff)
+		m.Subject, m.Wire = b[start:start+len(m.Subject)], b[wire:whole]
+		p.before = b[:nl+1]
+		p.pos += whole
+		return true
+	}
+	size, wire := trailingSize(b[:nl-1])
 	whole := nl + 1 + size + 2
-	if i <= start+1 || b[i-1] != ' ' || len(b) < whole || b[whole-2] != '\r' || b[whole-1] != '\n' {
+	if wire <= start+1 || b[wire-1] != ' ' || len(b) < whole || b[whole-2] != '\r' || b[whole-1] != '\n' {
 		return false
 	}
 	if nl > p.MaxControlLine || uint(size) > uint(p.MaxPayload) {
 		return false
 	}
+	header := 0
+	if hpub {
+		header, wire = trailingSize(b[:wire-1])
+		// Without a header it is sent on as a MSG, which has no header length.
+		if wire <= start+1 || b[wire-1] != ' ' || header == 0 || header > size || !p.Headers {
+			return false
+		}
+	}
 	m := &p.Pub
-	rest := b[start : i-1]
+	rest := b[start : wire-1]
 	if sp := blank(rest); sp < 0 {
-		m.Subject, m.Wire, m.ReplyLen = rest, b[i:whole], 0
-		m.DataOff = int32(nl + 1 - i)
+		m.Subject, m.ReplyLen = rest, 0
 	} else {
 		reply := rest[sp+1:]
 		if sp == 0 || rest[sp] != ' ' || len(reply) == 0 || blank(reply) >= 0 {
 			return false
 		}
-		m.Subject, m.Wire, m.ReplyLen = rest[:sp], b[start+sp+1:whole], int32(len(reply))
-		m.DataOff = int32(nl + 1 - (start + sp + 1))
+		wire = start + sp + 1
+		m.Subject, m.ReplyLen = rest[:sp], int32(len(reply))
 	}
-	m.HeaderLen = 0
+	m.Wire = b[wire:whole]
+	m.DataOff = int32(nl + 1 - wire)
+	m.HeaderLen = int32(header)
+	p.before, p.size = b[:nl+1], size
 	p.pos += whole
 	return true
-}
-
-// verbs in the order of likelihood; all upper case.
-var verbs = [...]struct {
-	text string
-	op   Op
-}{
-	{"PUB", OpPub}, {"HPUB", OpPub}, {"PING", OpPing}, {"PONG", OpPong}, {"SUB", OpSub}, {"UNSUB", OpUnsub},
-	{"CONNECT", OpConnect}, {"INFO", OpInfo}, {"+OK", OpOK}, {"-ERR", OpErr}, {"HMSG", OpIgnore},
 }
 
 // other handles whatever the fast path does not: other verbs, other cases, blanks, lines that are not all there.
@@ -146,6 +166,15 @@ func (p *Parser) other(b []byte) (Op, error) {
 		return p.verb(b, v.op, n)
 	}
 	return OpNone, ErrUnknownOperation
+}
+
+// verbs in the order of likelihood; all upper case.
+var verbs = [...]struct {
+	text string
+	op   Op
+}{
+	{"PUB", OpPub}, {"HPUB", OpPub}, {"PING", OpPing}, {"PONG", OpPong}, {"SUB", OpSub}, {"UNSUB", OpUnsub},
+	{"CONNECT", OpConnect}, {"INFO", OpInfo}, {"+OK", OpOK}, {"-ERR", OpErr}, {"HMSG", OpIgnore},
 }
 
 // matchVerb gives how many bytes of the verb b begins with, whatever their case.
@@ -257,7 +286,7 @@ func (p *Parser) lineEnd(b []byte) (done bool, err error) {
 	return len(b) > 1, nil
 }
 
-// pub parses a PUB or HPUB whose arguments begin at start of b.
+// pub parses any PUB or HPUB; its arguments begin at start of b.
 func (p *Parser) pub(b []byte, start int, hpub bool) (Op, error) {
 	line, end := p.line(b, start)
 	verb := len("PUB")
@@ -276,12 +305,7 @@ func (p *Parser) pub(b []byte, start int, hpub bool) (Op, error) {
 		return OpNone, ErrHeaders
 	}
 	a, ok := splitPub(line, hpub)
-	if !ok {
-		if a, ok = splitBlanks(line, hpub); !ok {
-			return OpNone, fmt.Errorf("publish: %w: %q", ErrArguments, clip(line))
-		}
-	}
-	if a.size < 0 || a.header < 0 || a.header > a.size {
+	if !ok || a.size < 0 || a.header < 0 || a.header > a.size {
 		return OpNone, fmt.Errorf("publish: %w: %q", ErrArguments, clip(line))
 	}
 	if p.MaxPayload >= 0 && a.size > p.MaxPayload {
@@ -299,17 +323,12 @@ func (p *Parser) pub(b []byte, start int, hpub bool) (Op, error) {
 	if b[whole-2] != '\r' || b[whole-1] != '\n' {
 		return OpNone, ErrUnknownOperation
 	}
-	wire := start + a.wire
-	if !a.tight || b[end-2] != '\r' {
-		if a.tight {
-			a, _ = splitBlanks(line, hpub) // the same again, but with the pieces' text
-		}
-		wire = p.tighten(b, &a, end)
-	}
+	wire := p.tighten(b, &a, end)
+	p.before = nil
 	p.Pub = Pub{
 		Subject:   a.subject,
 		Wire:      b[wire:whole],
-		ReplyLen:  int32(a.replyLen),
+		ReplyLen:  int32(len(a.reply)),
 		HeaderLen: int32(a.header),
 		DataOff:   int32(end - wire),
 	}
@@ -318,11 +337,11 @@ func (p *Parser) pub(b []byte, start int, hpub bool) (Op, error) {
 	return OpPub, nil
 }
 
-// tighten rewrites a control line with more blanks than needed, or a bare line feed, so that reply and lengths stand
-// right before the payload as they will be sent on. There is always room: the verb goes.
+// tighten rewrites a control line, which may have more blanks than needed or a bare line feed, so that reply and lengths
+// stand right before the payload as they will be sent on. There is always room: the verb goes.
 func (p *Parser) tighten(b []byte, a *pubArgs, end int) (wire int) {
 	s := p.scratch[:0]
-	if a.replyLen > 0 {
+	if len(a.reply) > 0 {
 		s = append(s, a.reply...)
 		s = append(s, ' ')
 	}

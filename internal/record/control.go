@@ -14,6 +14,21 @@ type StreamConfigBody struct {
 	Account string           `json:"account"`
 	Created time.Time        `json:"created"`
 	Config  api.StreamConfig `json:"config"`
+	// Update says that the record changes a stream that is there, rather than creating it or beginning its checkpoint.
+	Update bool `json:"update,omitempty"`
+}
+
+// StreamSourcesBody is the JSON body of a StreamSources record: by the key of each source, the newest sequence that came
+// from it.
+type StreamSourcesBody struct {
+	Sources map[string]SourcePosition `json:"sources"`
+}
+
+// SourcePosition is how far a source was read: the sequence there (0: nothing), and the identity of that stream, which
+// tells it from a later one of its name; empty: unknown.
+type SourcePosition struct {
+	Seq      uint64 `json:"seq"`
+	Identity string `json:"identity,omitempty"`
 }
 
 // ConsumerConfigBody is the JSON body of a ConsumerConfig record.

@@ -41,6 +41,11 @@ const (
 	// StreamState is what there is of a stream at this place in the log: see StreamStateBody. It follows a StreamConfig
 	// in a checkpoint, before which the log may have been truncated.
 	StreamState Kind = 11
+	// StreamRestore says that the messages of this id that follow it in the same batch are part of a restore: they are
+	// nothing until a checkpoint (a StreamConfig and a StreamState) says that the stream is whole. It has no body.
+	StreamRestore Kind = 12
+	// StreamSources is how far the sources of a stream were read: JSON of StreamSourcesBody. It is part of a checkpoint.
+	StreamSources Kind = 13
 )
 
 // StreamID names one incarnation of a stream: random, never reused, so that records of a deleted stream of the same

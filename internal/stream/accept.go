@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"math"
+	"math/big"
 	"strconv"
 	"time"
 
@@ -26,11 +27,8 @@ type Publish struct {
 	Quota func(subject []byte, size uint64) *jserr.Error
 }
 
-// fastBatchReply ends the reply subjects of fast batch publishing, which no stream allows yet.
+// fastBatchReply ends the reply subjects of fast batch publishing.
 var fastBatchReply = []byte(".$FI")
-
-// errSourceHeader is not in the published table of errors; nats-server 2.15 has it.
-var errSourceHeader = &jserr.Error{Code: 10227, Status: 400, Description: "message stream source header is not allowed"}
 
 // Accepted is what became of a publish that was not refused.
 type Accepted struct {
@@ -41,76 +39,160 @@ type Accepted struct {
 	Subject []byte
 	// Duplicate: nothing is to be stored, since Seq bears the same Nats-Msg-Id within the window.
 	Duplicate bool
+	// Header to store the message with: that of the publish, or what the stream makes of it. It holds until the next call
+	// that changes the State.
+	Header []byte
+	// Data to store, where it is not the publisher's: nil but in a stream of counters. Total is what the counter is then.
+	Data  []byte
+	Total string
+	// Need: nothing is decided yet, since the message of this sequence has to be told first ([State.Learn]).
+	Need uint64
 	// InFlight, with Duplicate: the original is not committed yet, so its acknowledgement has to be waited for.
 	InFlight bool
+}
+
+// candidate is a publish that is being checked, and what is to be stored of it.
+type candidate struct {
+	headers   headers
+	text      []byte // the subject
+	header    []byte
+	data      []byte // nil: as it was published
+	size      int    // of the data
+	increment *big.Int
+	counter   counter
+	flying    flying
+}
+
+func (s *State) newCandidate(p *Publish) candidate {
+	c := candidate{text: s.transformed(p.Subject), header: p.Header, size: p.Size}
+	if len(p.Header) > 0 {
+		c.headers = parseHeaders(p.Header)
+	}
+	return c
 }
 
 // Accept decides on a publish and gives it the next sequence. It checks against everything that was accepted before,
 // committed or not. What it accepted must reach Apply, in this order, or the State is of no use any more.
 func (s *State) Accept(p Publish, now time.Time) (Accepted, *jserr.Error) {
-	var h headers
-	if len(p.Header) > 0 {
-		h = parseHeaders(p.Header)
-	}
-	text := s.transformed(p.Subject)
-	switch {
-	case s.cfg.Sealed:
-		return Accepted{}, jserr.New(jserr.StreamSealed)
-	case bytes.HasSuffix(p.Reply, fastBatchReply):
-		return Accepted{}, jserr.New(jserr.BatchPublishDisabled)
-	case len(h.batch) > 0:
-		return Accepted{}, jserr.New(jserr.AtomicPublishDisabled)
-	case s.tooLarge(&p), len(text) > maxSubjectBytes:
-		return Accepted{}, jserr.New(jserr.StreamMessageExceedsMaximum)
-	case len(p.Header) > maxHeaderBytes:
-		return Accepted{}, jserr.New(jserr.StreamHeaderExceedsMaximum)
+	c := s.newCandidate(&p)
+	if err := s.checkForm(&p, &c); err != nil {
+		return Accepted{}, err
 	}
 	ns := max(now.UnixNano(), s.nextTime)
-	var roll rollup
 	if len(p.Header) > 0 {
-		if err := s.checkUnsupported(&h); err != nil {
+		seq, err := s.checkHeaders(&c, ns)
+		if err != nil {
 			return Accepted{}, err
 		}
-		if err := s.checkExpected(text, &h); err != nil {
-			return Accepted{}, err
-		}
-		if len(h.source) > 0 {
-			return Accepted{}, errSourceHeader
-		}
-		if len(h.msgID) > 0 {
-			if seq, ok := s.dedup.find(digestOf(h.msgID), ns); ok {
-				return Accepted{Seq: seq, Subject: text, Duplicate: true, InFlight: seq > s.lastSeq}, nil
-			}
-		}
-		if len(h.expectedLastID) > 0 && !bytes.Equal(h.expectedLastID, s.acceptedID) {
-			return Accepted{}, jserr.New(jserr.StreamWrongLastMsgID, "id", string(s.acceptedID))
-		}
-		var err *jserr.Error
-		if roll, err = s.checkRollup(&h); err != nil {
-			return Accepted{}, err
-		}
-		if _, ok := parseTTL(h.ttl); !ok {
-			return Accepted{}, jserr.New(jserr.MessageTTLInvalid)
+		if seq > 0 {
+			return Accepted{Seq: seq, Subject: c.text, Duplicate: true, InFlight: seq > s.lastSeq}, nil
 		}
 	}
-	size := s.accounted(len(text), len(p.Header), p.Size)
+	if s.cfg.AllowMsgCounter {
+		if c.increment == nil {
+			return Accepted{}, jserr.New(jserr.MessageIncrMissing)
+		}
+		base, need := s.counterOf(c.text)
+		if need > 0 {
+			return Accepted{Need: need}, nil
+		}
+		if err := s.addUp(&c, base); err != nil {
+			return Accepted{}, err
+		}
+	}
+	if err := s.finish(&c); err != nil {
+		return Accepted{}, err
+	}
 	if p.Quota != nil {
-		if err := p.Quota(text, size); err != nil {
+		if err := p.Quota(c.text, c.flying.size); err != nil {
 			return Accepted{}, err
 		}
 	}
 	if s.cfg.Discard == api.DiscardNew {
-		if err := s.checkRoom(s.names.find(text), size, len(h.rollup) > 0); err != nil {
+		if err := s.checkRoom(s.names.find(c.text), c.flying.size, len(c.headers.rollup) > 0); err != nil {
 			return Accepted{}, err
 		}
 	}
-	return s.admit(text, size, roll, h.msgID, ns), nil
+	return s.take(&c, ns), nil
 }
 
-// admit enters a publish that passed every check.
-func (s *State) admit(text []byte, size uint64, roll rollup, msgID []byte, ns int64) Accepted {
+// checkForm refuses what the stream does not take whatever it holds.
+func (s *State) checkForm(p *Publish, c *candidate) *jserr.Error {
+	switch {
+	case s.cfg.Sealed:
+		return jserr.New(jserr.StreamSealed)
+	case s.tooLarge(len(p.Header), p.Size), len(c.text) > maxSubjectBytes:
+		return jserr.New(jserr.StreamMessageExceedsMaximum)
+	case bytes.HasSuffix(p.Reply, fastBatchReply):
+		return jserr.New(jserr.BatchPublishDisabled)
+	case len(c.headers.batch) > 0:
+		return jserr.New(jserr.AtomicPublishDisabled)
+	case len(p.Header) > maxHeaderBytes:
+		return jserr.New(jserr.StreamHeaderExceedsMaximum)
+	}
+	return nil
+}
+
+// checkHeaders decides on what the headers ask for. A duplicate gives the sequence of its original.
+func (s *State) checkHeaders(c *candidate, ns int64) (duplicate uint64, err *jserr.Error) {
+	h := &c.headers
+	if err := s.checkIncrement(c); err != nil {
+		return 0, err
+	}
+	if err := s.checkAllowed(h); err != nil {
+		return 0, err
+	}
+	if err := s.checkExpected(c.text, h); err != nil {
+		return 0, err
+	}
+	if err := s.checkSchedule(c, ns); err != nil {
+		return 0, err
+	}
+	if len(h.source) > 0 {
+		return 0, jserr.New(jserr.MessageSourceHdrNotAllowed)
+	}
+	if len(h.msgID) > 0 {
+		if seq, ok := s.dedup.find(digestOf(h.msgID), ns); ok {
+			return seq, nil
+		}
+	}
+	if len(h.expectedLastID) > 0 && !bytes.Equal(h.expectedLastID, s.acceptedID) {
+		return 0, jserr.New(jserr.StreamWrongLastMsgID, "id", string(s.acceptedID))
+	}
+	return 0, s.checkRollup(h)
+}
+
+// finish works out what is known of a message while it is in flight.
+func (s *State) finish(c *candidate) *jserr.Error {
+	h, f := &c.headers, &c.flying
+	var ok bool
+	if f.ttl, ok = parseTTL(h.ttl); !ok {
+		return jserr.New(jserr.MessageTTLInvalid)
+	}
+	c.header = s.leastTTL(c.header, f)
+	f.rollup = parseRollup(h.rollup)
+	f.marker = h.isMarker()
+	f.scheduling, f.schedule = h.schedules(), len(h.schedule) > 0
+	f.size = s.accounted(len(c.text), len(c.header), c.size)
+	return nil
+}
+
+// take enters a candidate that passed every check.
+func (s *State) take(c *candidate, ns int64) Accepted {
+	a := s.admit(c.text, c.flying, c.headers.msgID, ns)
+	a.Header, a.Data = c.header, c.data
+	if c.counter.total != nil {
+		c.counter.seq = a.Seq
+		s.remember(c.text, c.counter)
+		a.Total = c.counter.total.String()
+	}
+	return a
+}
+
+// admit enters a message. f says what is to be known of it while it is in flight.
+func (s *State) admit(text []byte, f flying, msgID []byte, ns int64) Accepted {
 	id := s.intern(text)
-	f := flying{seq: s.nextSeq, size: size, subject: id, rollup: roll, hasID: len(msgID) > 0}
+	f.seq, f.subject, f.hasID = s.nextSeq, id, len(msgID) > 0
 	if s.cfg.Discard == api.DiscardNew {
 		s.forecast(&f)
 	}
@@ -126,23 +208,17 @@ func (s *State) admit(text []byte, size uint64, roll rollup, msgID []byte, ns in
 	return Accepted{Seq: f.seq, Time: ns, Subject: text}
 }
 
-func (s *State) tooLarge(p *Publish) bool {
+func (s *State) tooLarge(header, data int) bool {
 	limit := int(s.cfg.MaxMsgSize)
-	return limit >= 0 && len(p.Header)+p.Size > limit
+	return limit >= 0 && header+data > limit
 }
 
-// checkUnsupported refuses what needs a feature that is off in every stream. nats-server refuses the same where the
-// stream does not allow it.
-func (s *State) checkUnsupported(h *headers) *jserr.Error {
-	switch {
-	case len(h.increment) > 0 && !isInteger(h.increment):
-		return jserr.New(jserr.MessageIncrInvalid)
-	case len(h.increment) > 0:
-		return jserr.New(jserr.MessageIncrDisabled)
-	case len(h.expectedStream) > 0 && string(h.expectedStream) != s.cfg.Name:
+// checkAllowed refuses what is not for this stream, or needs a feature that is off.
+func (s *State) checkAllowed(h *headers) *jserr.Error {
+	if len(h.expectedStream) > 0 && string(h.expectedStream) != s.cfg.Name {
 		return jserr.New(jserr.StreamNotMatch)
 	}
-	if seconds, ok := parseTTL(h.ttl); ok && seconds != 0 {
+	if seconds, ok := parseTTL(h.ttl); ok && seconds != 0 && !s.cfg.AllowMsgTTL {
 		return jserr.New(jserr.MessageTTLDisabled)
 	}
 	return nil
@@ -166,40 +242,24 @@ func (s *State) checkExpected(text []byte, h *headers) *jserr.Error {
 	if len(h.expectedLast) > 0 && parseSequence(h.expectedLast) != s.nextSeq-1 {
 		return jserr.New(jserr.StreamWrongLastSequence, "seq", s.nextSeq-1)
 	}
-	switch {
-	case len(h.schedule) > 0:
-		return jserr.New(jserr.MessageSchedulesDisabled)
-	case len(h.scheduleNext) > 0, len(h.scheduler) > 0:
-		return s.checkScheduler(text, h)
-	}
 	return nil
-}
-
-// checkScheduler refuses the headers that only a stream with schedules takes.
-func (s *State) checkScheduler(text []byte, h *headers) *jserr.Error {
-	if string(h.scheduleNext) != "purge" || len(h.scheduler) == 0 ||
-		bytes.Equal(h.scheduler, text) || !subject.ValidPublish(h.scheduler) {
-		return jserr.New(jserr.MessageSchedulesSchedulerInvalid)
-	}
-	return jserr.New(jserr.MessageSchedulesDisabled)
 }
 
 // rollsUp reports whether a message may remove the ones before it. What counts is the configuration at the time when
 // the message is applied, so that a replay decides alike.
 func (s *State) rollsUp() bool { return s.cfg.RollupAllowed && !s.cfg.DenyPurge }
 
-func (s *State) checkRollup(h *headers) (rollup, *jserr.Error) {
+func (s *State) checkRollup(h *headers) *jserr.Error {
 	roll := parseRollup(h.rollup)
 	switch {
 	case roll == rollupNone:
-		return roll, nil
 	case !s.rollsUp():
-		return roll, jserr.New(jserr.StreamRollupFailed, "err", "rollup not permitted")
+		return jserr.New(jserr.StreamRollupFailed, "err", "rollup not permitted")
 	case roll == rollupInvalid:
 		value := string(bytes.ToLower(h.rollup))
-		return roll, jserr.New(jserr.StreamRollupFailed, "err", "rollup value invalid: "+strconv.Quote(value))
+		return jserr.New(jserr.StreamRollupFailed, "err", "rollup value invalid: "+strconv.Quote(value))
 	}
-	return roll, nil
+	return nil
 }
 
 // acceptedLast is the sequence of the last message of a subject, or of a wildcard, that was accepted and not rolled up

@@ -91,8 +91,13 @@ func (s *State) Apply(m Message, e *Effects) error {
 	s.lastSeq, s.lastTime = m.Seq, max(m.Time, s.lastTime)
 	s.log.add(m.Seq, s.lastTime, f.subject, f.size, m.Place)
 	s.bytes += f.size
+	s.life.note(m.Seq, s.lastTime, &f)
 	s.appendTo(row, m.Seq)
 	s.enforce(f, row, e)
+	if f.scheduling || len(s.plans.bySubject) > 0 {
+		h := parseHeaders(m.Header)
+		s.noteSchedule(&m, &h, e)
+	}
 	return nil
 }
 
@@ -121,6 +126,12 @@ func (s *State) land(m *Message) (flying, error) {
 		h := parseHeaders(m.Header)
 		if s.rollsUp() {
 			f.rollup = parseRollup(h.rollup)
+		}
+		f.ttl, _ = parseTTL(h.ttl)
+		f.marker = h.isMarker()
+		f.scheduling = h.schedules()
+		if len(h.source) > 0 {
+			s.noteSource(h.source)
 		}
 		if len(h.msgID) > 0 {
 			s.lastID = append(s.lastID, h.msgID...)

@@ -83,7 +83,7 @@ func BenchmarkAcceptApply(b *testing.B) {
 	}
 }
 
-func heap() uint64 {
+func heapInUse() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -96,7 +96,7 @@ func BenchmarkMemory(b *testing.B) {
 	const n = 1_000_000
 	for _, subjects := range []int{n, 10} {
 		b.Run(fmt.Sprint(subjects, "subjects"), func(b *testing.B) {
-			before := heap()
+			before := heapInUse()
 			s := benchState(b, nil)
 			var e Effects
 			var name []byte
@@ -108,7 +108,7 @@ func BenchmarkMemory(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			held := heap() - before
+			held := heapInUse() - before
 			for b.Loop() {
 				runtime.KeepAlive(s)
 			}

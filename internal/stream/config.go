@@ -34,6 +34,15 @@ type Limits struct {
 	// Settles: the caller deletes what interest and work-queue retention have no use for any more. Without it these
 	// retention policies are refused.
 	Settles bool
+	// Lookup finds the configuration of another stream of the account; nil: there are none.
+	Lookup func(name string) (api.StreamConfig, bool)
+}
+
+func (l *Limits) lookup(name string) (api.StreamConfig, bool) {
+	if l.Lookup == nil {
+		return api.StreamConfig{}, false
+	}
+	return l.Lookup(name)
 }
 
 // MetadataLevel, MetadataVersion and MetadataServerLevel are the metadata of an asset that belong to the server
@@ -61,7 +70,8 @@ func CheckCreate(cfg api.StreamConfig, limits Limits, pedantic bool) (api.Stream
 func CheckConfig(cfg api.StreamConfig, limits Limits, pedantic bool) (api.StreamConfig, error) {
 	cfg = clone(cfg)
 	checks := []func(*api.StreamConfig, Limits, bool) error{
-		checkName, checkKinds, setDefaults, checkAges, checkFeatures, checkSubjects, checkBytes, checkTransforms, checkPlacement,
+		checkName, checkKinds, setDefaults, checkAges, checkFeatures,
+		checkMirror, checkSources, checkExternal, checkCycles, checkSubjects, checkBytes, checkTransforms, checkPlacement,
 	}
 	for _, check := range checks {
 		if err := check(&cfg, limits, pedantic); err != nil {
@@ -176,7 +186,7 @@ func checkAges(cfg *api.StreamConfig, limits Limits, pedantic bool) error {
 	case cfg.MaxAge != 0 && cfg.MaxAge < leastDuration:
 		return invalid("max age needs to be >= 100ms")
 	}
-	if cfg.Duplicates == 0 {
+	if cfg.Duplicates == 0 && !sources(cfg) {
 		if err := defaultWindow(cfg, limits, pedantic); err != nil {
 			return err
 		}
@@ -213,11 +223,14 @@ func defaultWindow(cfg *api.StreamConfig, limits Limits, pedantic bool) error {
 }
 
 // checkFeatures refuses what does not go together, and what is not there yet.
-func checkFeatures(cfg *api.StreamConfig, limits Limits, _ bool) error {
+func checkFeatures(cfg *api.StreamConfig, limits Limits, pedantic bool) error {
 	if cfg.DenyPurge && cfg.RollupAllowed {
 		return invalid("roll-ups require the purge permission")
 	}
 	if err := checkSupported(cfg, limits); err != nil {
+		return err
+	}
+	if err := checkCounter(cfg); err != nil {
 		return err
 	}
 	if cfg.DiscardNewPer {
@@ -228,6 +241,12 @@ func checkFeatures(cfg *api.StreamConfig, limits Limits, _ bool) error {
 			return invalid("discard new per subject requires max msgs per subject > 0")
 		}
 	}
+	if err := completeMarkers(cfg, pedantic); err != nil {
+		return err
+	}
+	if err := completeSchedules(cfg, pedantic); err != nil {
+		return err
+	}
 	if cfg.PersistMode == api.AsyncPersistMode {
 		if cfg.Storage != api.FileStorage {
 			return invalid("async persist mode is only supported on file storage")
@@ -235,27 +254,71 @@ func checkFeatures(cfg *api.StreamConfig, limits Limits, _ bool) error {
 		if cfg.Replicas > 1 {
 			return invalid("async persist mode is not supported on replicated streams")
 		}
+		if cfg.AllowAtomicPublish {
+			return invalid("async persist mode is not supported with atomic batch publish")
+		}
 	}
 	return nil
+}
+
+// checkCounter refuses what does not go together with counters.
+func checkCounter(cfg *api.StreamConfig) error {
+	switch {
+	case !cfg.AllowMsgCounter:
+	case cfg.Discard == api.DiscardNew:
+		return invalid("counter stream cannot use discard new")
+	case cfg.AllowMsgTTL:
+		return invalid("counter stream cannot use message TTLs")
+	case cfg.AllowMsgSchedules:
+		return invalid("counter stream cannot use message schedules")
+	case cfg.Retention != api.LimitsPolicy:
+		return invalid("counter stream can only use limits retention")
+	}
+	return nil
+}
+
+// completeMarkers switches on what delete markers need.
+func completeMarkers(cfg *api.StreamConfig, pedantic bool) error {
+	switch ttl := cfg.SubjectDeleteMarkerTTL; {
+	case ttl < 0:
+		return invalid("subject delete marker TTL must not be negative")
+	case ttl == 0:
+		return nil
+	case ttl < time.Second:
+		return invalid("subject delete marker TTL must be at least 1 second")
+	case pedantic && !cfg.AllowMsgTTL:
+		return invalid("subject delete marker cannot be set if message TTLs are disabled")
+	case pedantic && !cfg.RollupAllowed:
+		return invalid("subject delete marker cannot be set if roll-ups are disabled")
+	}
+	cfg.AllowMsgTTL = true
+	allowRollups(cfg)
+	return nil
+}
+
+// completeSchedules switches on what schedules need.
+func completeSchedules(cfg *api.StreamConfig, pedantic bool) error {
+	switch {
+	case !cfg.AllowMsgSchedules:
+		return nil
+	case cfg.Discard == api.DiscardNew:
+		return invalid("message scheduling cannot use discard new")
+	case pedantic && !cfg.RollupAllowed:
+		return invalid("message scheduling cannot be set if roll-ups are disabled")
+	}
+	allowRollups(cfg)
+	return nil
+}
+
+func allowRollups(cfg *api.StreamConfig) {
+	if !cfg.RollupAllowed {
+		cfg.RollupAllowed, cfg.DenyPurge = true, false
+	}
 }
 
 func checkSupported(cfg *api.StreamConfig, limits Limits) error {
 	missing := ""
 	switch {
-	case cfg.Mirror != nil:
-		missing = "mirrors are"
-	case len(cfg.Sources) > 0:
-		missing = "sources are"
-	case cfg.AllowMsgTTL || cfg.SubjectDeleteMarkerTTL != 0:
-		missing = "per-message TTL is"
-	case cfg.AllowMsgCounter:
-		missing = "message counters are"
-	case cfg.AllowMsgSchedules:
-		missing = "message schedules are"
-	case cfg.AllowAtomicPublish:
-		missing = "atomic publish is"
-	case cfg.AllowBatchPublish:
-		missing = "batch publish is"
 	case cfg.Retention == api.InterestPolicy && !limits.Settles:
 		missing = "interest retention is"
 	case cfg.Retention == api.WorkQueuePolicy && !limits.Settles:
@@ -296,8 +359,13 @@ func checkPlacement(cfg *api.StreamConfig, _ Limits, _ bool) error {
 // server.
 func setLevel(cfg *api.StreamConfig) {
 	level := 0
-	if cfg.PersistMode == api.AsyncPersistMode {
+	switch {
+	case cfg.AllowBatchPublish:
+		level = 4
+	case cfg.AllowMsgCounter, cfg.AllowAtomicPublish, cfg.AllowMsgSchedules, cfg.PersistMode == api.AsyncPersistMode:
 		level = 2
+	case cfg.AllowMsgTTL:
+		level = 1
 	}
 	if cfg.Metadata == nil {
 		cfg.Metadata = map[string]string{}

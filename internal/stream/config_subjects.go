@@ -22,7 +22,9 @@ var reserved = []struct{ space, allowed, text string }{
 
 func checkSubjects(cfg *api.StreamConfig, _ Limits, _ bool) error {
 	if len(cfg.Subjects) == 0 {
-		cfg.Subjects = []string{cfg.Name}
+		if !sources(cfg) {
+			cfg.Subjects = []string{cfg.Name}
+		}
 		return nil
 	}
 	for i, s := range cfg.Subjects {

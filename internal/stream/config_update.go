@@ -5,6 +5,8 @@ import (
 	"reflect"
 
 	"github.com/nats-io/jsm.go/api"
+
+	"github.com/sluicemq/sluice/internal/jserr"
 )
 
 // CheckUpdate decides whether a stream's configuration may become another, with the errors of nats-server. Both are as
@@ -24,6 +26,14 @@ func CheckUpdate(old, cfg api.StreamConfig) (api.StreamConfig, error) {
 		return cfg, invalid(update + "cancel deny message deletes")
 	case old.DenyPurge && !cfg.DenyPurge:
 		return cfg, invalid(update + "cancel deny purge")
+	case cfg.Mirror != nil && !reflect.DeepEqual(cfg.Mirror, old.Mirror):
+		return cfg, jserr.New(jserr.StreamMirrorNotUpdatable)
+	case old.AllowMsgTTL && !cfg.AllowMsgTTL:
+		return cfg, invalid("message TTL status can not be disabled")
+	case old.AllowMsgCounter != cfg.AllowMsgCounter:
+		return cfg, invalid(update + "change message counter setting")
+	case old.AllowMsgSchedules && !cfg.AllowMsgSchedules:
+		return cfg, invalid("message schedules can not be disabled")
 	case old.PersistMode != cfg.PersistMode:
 		return cfg, invalid(update + "change persist mode")
 	}

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,20 +19,36 @@ type headers struct {
 	rollup                []byte // Nats-Rollup
 	ttl                   []byte // Nats-TTL
 	increment             []byte // Nats-Incr
+	counterSources        []byte // Nats-Counter-Sources
 	batch                 []byte // Nats-Batch-Id
+	batchSeq              []byte // Nats-Batch-Sequence
+	batchCommit           []byte // Nats-Batch-Commit
+	level                 []byte // Nats-Required-Api-Level
 	source                []byte // Nats-Stream-Source
 	schedule              []byte // Nats-Schedule
+	scheduleZone          []byte // Nats-Schedule-Time-Zone
+	scheduleTTL           []byte // Nats-Schedule-TTL
+	scheduleRollup        []byte // Nats-Schedule-Rollup
+	scheduleTarget        []byte // Nats-Schedule-Target
+	scheduleSource        []byte // Nats-Schedule-Source
 	scheduleNext          []byte // Nats-Schedule-Next
 	scheduler             []byte // Nats-Scheduler
+	markerReason          []byte // Nats-Marker-Reason
+	kvPurge               bool   // KV-Operation: PURGE
 }
+
+// isMarker reports whether a message tells that its subject has no value any more, so that no marker need follow it.
+func (h *headers) isMarker() bool { return len(h.markerReason) > 0 || h.kvPurge }
 
 var (
 	lineEnd    = []byte("\r\n")
 	ourHeaders = []byte("Nats-")
+	kvPurge    = []byte("\r\nKV-Operation: PURGE\r\n")
 )
 
 // parseHeaders reads a header block ("NATS/1.0\r\n…\r\n\r\n"). Values point into it.
 func parseHeaders(block []byte) (h headers) {
+	h.kvPurge = bytes.Contains(block, kvPurge)
 	// Most headers are not ours.
 	at := bytes.Index(block, ourHeaders)
 	for at >= 0 {
@@ -77,14 +95,34 @@ func (h *headers) take(line []byte) {
 		to = &h.rollup
 	case "TTL":
 		to = &h.ttl
+	case "Marker-Reason":
+		to = &h.markerReason
 	case "Incr":
 		to = &h.increment
+	case "Counter-Sources":
+		to = &h.counterSources
 	case "Batch-Id":
 		to = &h.batch
+	case "Batch-Sequence":
+		to = &h.batchSeq
+	case "Batch-Commit":
+		to = &h.batchCommit
+	case "Required-Api-Level":
+		to = &h.level
 	case "Stream-Source":
 		to = &h.source
 	case "Schedule":
 		to = &h.schedule
+	case "Schedule-Time-Zone":
+		to = &h.scheduleZone
+	case "Schedule-TTL":
+		to = &h.scheduleTTL
+	case "Schedule-Rollup":
+		to = &h.scheduleRollup
+	case "Schedule-Target":
+		to = &h.scheduleTarget
+	case "Schedule-Source":
+		to = &h.scheduleSource
 	case "Schedule-Next":
 		to = &h.scheduleNext
 	case "Scheduler":
@@ -136,18 +174,6 @@ func parseSequence(d []byte) uint64 {
 	return uint64(n)
 }
 
-func isInteger(d []byte) bool {
-	if len(d) > 1 && (d[0] == '-' || d[0] == '+') {
-		d = d[1:]
-	}
-	for _, c := range d {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return len(d) > 0
-}
-
 // parseTTL reads a Nats-TTL: a duration of at least a second, a number of seconds, or "never", which is -1. Nothing is 0.
 func parseTTL(d []byte) (seconds int64, ok bool) {
 	switch {
@@ -161,4 +187,34 @@ func parseTTL(d []byte) (seconds int64, ok bool) {
 	}
 	n := int64(parseSequence(d))
 	return n, n >= 0
+}
+
+// appendWithout copies a header block without the fields of some keys. A key that ends in * stands for all that begin
+// so.
+func appendWithout(dst, block []byte, keys ...string) []byte {
+	for len(block) > 0 {
+		line := block
+		if end := bytes.Index(block, lineEnd); end >= 0 {
+			line = block[:end+len(lineEnd)]
+		}
+		if !slices.ContainsFunc(keys, func(key string) bool { return hasKey(line, key) }) {
+			dst = append(dst, line...)
+		}
+		block = block[len(line):]
+	}
+	return dst
+}
+
+func hasKey(line []byte, key string) bool {
+	if prefix, ok := strings.CutSuffix(key, "*"); ok {
+		return bytes.HasPrefix(line, []byte(prefix)) && bytes.IndexByte(line, ':') >= 0
+	}
+	return len(line) > len(key) && line[len(key)] == ':' && string(line[:len(key)]) == key
+}
+
+// appendField adds a field to a whole header block.
+func appendField(block []byte, key, value string) []byte {
+	block = bytes.TrimSuffix(block, lineEnd)
+	block = append(append(append(append(block, key...), ": "...), value...), lineEnd...)
+	return append(block, lineEnd...)
 }

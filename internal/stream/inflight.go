@@ -7,8 +7,12 @@ type flying struct {
 	subject  subjectID
 	previous uint32 // 1 + position of the subject's message in flight before this one, or 0; it may have landed since
 	count    uint32 // messages that the subject is going to have once this one is visible, where that is limited
+	ttl      int64  // seconds of Nats-TTL; -1: never, 0: none
 	rollup   rollup
 	hasID    bool
+	marker   bool // a delete marker
+	// schedule: it has a schedule; scheduling: it has to do with one.
+	schedule, scheduling bool
 }
 
 // inFlight is the queue of messages between accepted and visible. Its bound is the caller's bound on what the log may

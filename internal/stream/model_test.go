@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,7 +40,24 @@ type modelMessage struct {
 	size    uint64
 	id      string
 	rollup  string
+	ttl     string
+	marker  bool
 	place   Place
+}
+
+// lives is how many seconds a message says it stays; -1: for ever, 0: nothing is said.
+func (x modelMessage) lives() int64 {
+	switch x.ttl {
+	case "":
+		return 0
+	case "never":
+		return -1
+	}
+	n, err := strconv.ParseInt(strings.TrimSuffix(x.ttl, "s"), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
 
 type modelID struct {
@@ -69,6 +87,7 @@ type modelPublish struct {
 	subject, id, rollup, stream, lastID  string
 	expectLast, expectSubject, ofSubject string
 	ttl                                  string
+	kvPurge                              bool
 	data                                 int
 }
 
@@ -87,6 +106,9 @@ func (p modelPublish) header() string {
 	add("Expected-Last-Subject-Sequence", p.expectSubject)
 	add("Expected-Last-Subject-Sequence-Subject", p.ofSubject)
 	add("TTL", p.ttl)
+	if p.kvPurge {
+		b.WriteString("KV-Operation: PURGE\r\n")
+	}
 	if b.Len() == 0 {
 		return ""
 	}
@@ -97,16 +119,27 @@ func (p modelPublish) header() string {
 func (m *model) accept(p modelPublish, now int64) (seq uint64, duplicate bool, refusal string) {
 	now = max(now, m.clock)
 	header := p.header()
+	if n := (modelMessage{ttl: p.ttl}).lives(); n > 0 && n < int64(m.cfg.SubjectDeleteMarkerTTL.Seconds()) && m.cfg.MaxMsgsPer != 1 {
+		// The raised TTL comes last, where header puts it, except behind what is not the stream's.
+		p.ttl = strconv.Itoa(int(m.cfg.SubjectDeleteMarkerTTL.Seconds()))
+		raised := p
+		raised.ttl = ""
+		end := "Nats-TTL: " + p.ttl + "\r\n\r\n"
+		if header = strings.TrimSuffix(raised.header(), "\r\n"); header == "" {
+			header = "NATS/1.0\r\n"
+		}
+		header += end
+	}
 	size := m.sizeOf(p.subject, header, p.data)
 	accepted := slices.Concat(m.msgs, m.flight)
 	switch {
 	case m.cfg.Sealed:
 		return 0, false, "invalid operation on sealed stream"
-	case m.cfg.MaxMsgSize >= 0 && len(header)+p.data > int(m.cfg.MaxMsgSize):
+	case m.cfg.MaxMsgSize >= 0 && len(p.header())+p.data > int(m.cfg.MaxMsgSize):
 		return 0, false, "message size exceeds maximum allowed"
 	case p.stream != "" && p.stream != m.cfg.Name:
 		return 0, false, "expected stream does not match"
-	case p.ttl != "":
+	case p.ttl != "" && !m.cfg.AllowMsgTTL:
 		return 0, false, "per-message TTL is disabled"
 	}
 	if p.expectSubject != "" {
@@ -153,7 +186,7 @@ func (m *model) accept(p modelPublish, now int64) (seq uint64, duplicate bool, r
 	if text := m.room(p, size); text != "" {
 		return 0, false, text
 	}
-	x := modelMessage{seq: m.next, time: now, subject: p.subject, header: header, data: p.data, size: size, id: p.id, rollup: p.rollup}
+	x := modelMessage{seq: m.next, time: now, subject: p.subject, header: header, data: p.data, size: size, id: p.id, rollup: p.rollup, ttl: p.ttl, marker: p.kvPurge}
 	m.next++
 	m.clock = now
 	m.flight = append(m.flight, x)
@@ -304,6 +337,50 @@ func (m *model) remove(which func(modelMessage) bool) (removed []modelMessage) {
 	})
 	m.bound()
 	return removed
+}
+
+// due gives what goes at a time, and what is to be replaced by a marker, as the sequences of both.
+func (m *model) due(now int64) (gone, marked []uint64) {
+	count := map[string]int{}
+	for _, x := range slices.Concat(m.msgs, m.flight) {
+		count[x.subject]++
+	}
+	markers := m.cfg.SubjectDeleteMarkerTTL > 0
+	if markers && m.cfg.Sealed {
+		return nil, nil
+	}
+	decide := func(which func(modelMessage) bool) {
+		for _, x := range m.msgs {
+			if !which(x) || slices.Contains(gone, x.seq) || slices.Contains(marked, x.seq) {
+				continue
+			}
+			if count[x.subject]--; count[x.subject] == 0 && markers && !x.marker {
+				marked = append(marked, x.seq)
+			} else {
+				gone = append(gone, x.seq)
+			}
+		}
+	}
+	if m.cfg.MaxAge > 0 {
+		decide(func(x modelMessage) bool { return x.time <= now-m.cfg.MaxAge.Nanoseconds() && x.lives() >= 0 })
+	}
+	if m.cfg.AllowMsgTTL {
+		decide(func(x modelMessage) bool { return x.lives() > 0 && x.time+x.lives()*int64(time.Second) <= now })
+	}
+	return gone, marked
+}
+
+// mark accepts the delete marker of a message's subject.
+func (m *model) mark(seq uint64, now int64) modelMessage {
+	i := slices.IndexFunc(m.msgs, func(x modelMessage) bool { return x.seq == seq })
+	ttl := m.cfg.SubjectDeleteMarkerTTL.String()
+	header := "NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: " + ttl + "\r\nNats-Rollup: sub\r\n\r\n"
+	m.clock = max(m.clock, now)
+	x := modelMessage{seq: m.next, time: m.clock, subject: m.msgs[i].subject, header: header, size: m.sizeOf(m.msgs[i].subject, header, 0),
+		rollup: "sub", ttl: ttl, marker: true}
+	m.next++
+	m.flight = append(m.flight, x)
+	return x
 }
 
 func (m *model) purge(p Purge) (removed []modelMessage) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -156,7 +157,10 @@ func (r *randomRun) randomConfig() api.StreamConfig {
 		Name: "S", Subjects: []string{">"}, NoAck: true, MaxMsgsPer: r.oneOf(-1, -1, 1, 2, 3, 5), MaxMsgs: r.oneOf(-1, -1, 5, 20),
 		MaxBytes: r.oneOf(-1, -1, 300, 2000), MaxMsgSize: int32(r.oneOf(-1, 400)), MaxAge: time.Duration(r.oneOf(0, 0, 20)) * time.Second,
 		Storage: api.StorageType(r.rng.IntN(2)), Discard: api.DiscardPolicy(r.rng.IntN(2)), Duplicates: time.Duration(r.oneOf(1, 10)) * time.Second,
-		RollupAllowed: r.rng.IntN(2) == 0, FirstSeq: uint64(r.oneOf(0, 0, 100)),
+		RollupAllowed: r.rng.IntN(2) == 0, AllowMsgTTL: r.rng.IntN(2) == 0, FirstSeq: uint64(r.oneOf(0, 0, 100)),
+	}
+	if r.rng.IntN(3) == 0 {
+		cfg.SubjectDeleteMarkerTTL = time.Duration(r.oneOf(1, 3, 20)) * time.Second
 	}
 	if r.rng.IntN(3) == 0 {
 		cfg.Subjects = []string{"a.>", "a", "b.*", "c"}
@@ -262,9 +266,10 @@ func (r *randomRun) publish() string {
 	} else if maybe(30) {
 		p.ofSubject = randomSubject(r.rng)
 	}
-	if maybe(50) {
-		p.ttl = []string{"never", "5s", "5"}[r.rng.IntN(3)]
+	if maybe(50) || r.model.cfg.AllowMsgTTL && maybe(3) {
+		p.ttl = []string{"never", "5s", "5", "1"}[r.rng.IntN(4)]
 	}
+	p.kvPurge = maybe(20)
 	r.compareAccept(p)
 	return fmt.Sprintf("publish %+v", p)
 }
@@ -292,22 +297,69 @@ func (r *randomRun) remove() string {
 	case 0:
 		return r.purge()
 	case 1:
-		first, due := r.state.ExpiryAt(r.now)
-		r.state.Expire(r.now, &r.effects)
-		limit := r.now.Add(-r.model.cfg.MaxAge).UnixNano()
-		want := r.model.remove(func(x modelMessage) bool { return r.model.cfg.MaxAge > 0 && x.time <= limit })
-		if due != (len(want) > 0) {
-			r.t.Fatalf("ExpiryAt says %t, want %d messages", due, len(want))
-		}
-		r.log = append(r.log, func(s *State) { s.ExpireBefore(first, &Effects{}) })
-		r.checkRemoved("expire", want)
-		if next := r.state.NextExpiry(); !next.IsZero() && !next.After(r.now) {
-			r.t.Fatalf("next expiry %v is not after now %v", next, r.now)
-		}
+		r.expire()
 		return "expire"
 	default:
 		return r.delete(r.model.randomSeq(r.rng))
 	}
+}
+
+// expire carries out all that is due, and applies the markers.
+func (r *randomRun) expire() {
+	for len(r.model.flight) > 0 && r.rng.IntN(2) == 0 {
+		r.effects.Reset()
+		r.apply()
+	}
+	want, marked := r.model.due(r.now.UnixNano())
+	var got, gotMarked []uint64
+	most := 3
+	if r.model.cfg.SubjectDeleteMarkerTTL > 0 {
+		most = 1000 // which of a subject's messages is the last depends on how many are told at a time
+	}
+	for r.effects.Reset(); ; {
+		var d Due
+		r.state.Due(r.now, most, &d)
+		if d.Empty() {
+			break
+		}
+		for _, seq := range d.Markers {
+			x := r.model.mark(seq, r.now.UnixNano())
+			a, ok := r.state.AcceptMarker(seq, r.now)
+			if !ok || a.Seq != x.seq || a.Time != x.time || string(a.Subject) != x.subject || string(a.Header) != x.header {
+				r.t.Fatalf("the marker of %d is %+v, want %+v", seq, a, x)
+			}
+			gotMarked = append(gotMarked, seq)
+		}
+		change := func(s *State, e *Effects) {
+			s.ExpireBefore(d.Before, e)
+			for _, seq := range d.Seqs {
+				s.Delete(seq, e)
+			}
+		}
+		change(r.state, &r.effects)
+		r.log = append(r.log, func(s *State) { change(s, &Effects{}) })
+	}
+	for _, x := range r.effects.Removed {
+		got = append(got, x.Seq)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	slices.Sort(marked)
+	slices.Sort(gotMarked)
+	if !slices.Equal(got, want) || !slices.Equal(gotMarked, marked) {
+		r.t.Fatalf("expiry at %d removes %v and marks %v, want %v and %v\nconfig %+v\n%+v", r.now.UnixNano(), got, gotMarked, want, marked,
+			r.model.cfg, r.model.msgs)
+	}
+	r.model.remove(func(x modelMessage) bool { return slices.Contains(want, x.seq) })
+	if next := r.state.NextExpiry(); !next.IsZero() && !next.After(r.now) {
+		r.t.Fatalf("next expiry %v is not after now %v", next, r.now)
+	}
+	// What is marked goes with its marker; until then it must not be told again.
+	for len(r.model.flight) > 0 && len(marked) > 0 {
+		r.effects.Reset()
+		r.apply()
+	}
+	r.effects.Reset()
 }
 
 func (r *randomRun) delete(seq uint64) string {
@@ -357,6 +409,7 @@ func (r *randomRun) update() string {
 	cfg.Storage, cfg.FirstSeq = r.model.cfg.Storage, r.model.cfg.FirstSeq
 	cfg.Duplicates = r.model.cfg.Duplicates // the model's memory of ids knows one window
 	cfg.MaxAge = r.model.cfg.MaxAge
+	cfg.AllowMsgTTL = cfg.AllowMsgTTL || r.model.cfg.AllowMsgTTL
 	cfg, err := CheckUpdate(r.model.cfg, cfg)
 	if err != nil {
 		r.t.Fatal(err)

@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"math"
-	"time"
 
 	"github.com/nats-io/jsm.go/api"
 
@@ -30,6 +29,10 @@ func (s *State) removeSeq(seq uint64, e *Effects, foreseen bool) bool {
 	s.takeFrom(row, id, seq)
 	if seq == s.firstSeq {
 		s.findFirst()
+	}
+	s.life.sweep(s)
+	if len(s.plans.bySeq) > 0 {
+		s.plans.drop(s.plans.bySeq[seq])
 	}
 	e.add(removed)
 	return true
@@ -214,6 +217,7 @@ func (s *State) clear(e *Effects) uint64 {
 	s.postings, s.freePostings = paged[posting]{}, nil
 	s.names = names{freed: old.freed + 1}
 	s.names.init()
+	s.life, s.plans = lifetimes{}, schedules{}
 	s.stray, s.virtual.stale = false, true
 	for pos := s.flight.head; pos != s.flight.tail; pos = (pos + 1) & positionMask {
 		f := s.flight.at(pos)
@@ -232,37 +236,6 @@ func (s *State) clear(e *Effects) uint64 {
 func (s *State) skipTo(seq uint64) {
 	s.firstSeq, s.lastSeq = seq, seq-1
 	s.nextSeq = max(s.nextSeq, seq)
-}
-
-// NextExpiry is when the first message reaches max_age; zero when none ever will. Nothing needs to run then: messages
-// go when Expire is called.
-func (s *State) NextExpiry() time.Time {
-	if s.cfg.MaxAge <= 0 || s.log.live == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, s.FirstTime()).Add(s.cfg.MaxAge)
-}
-
-// ExpiryAt gives the first sequence that max_age lets stay at a time, and whether there is a message before it. It
-// changes nothing: the removal is ExpireBefore, which a replay repeats without a clock.
-func (s *State) ExpiryAt(now time.Time) (first uint64, due bool) {
-	if s.cfg.MaxAge <= 0 || s.log.live == 0 {
-		return s.firstSeq, false
-	}
-	first = s.SeqAt(now.Add(-s.cfg.MaxAge).UnixNano() + 1)
-	return first, first > s.firstSeq
-}
-
-// ExpireBefore removes the messages whose sequence is less than first.
-func (s *State) ExpireBefore(first uint64, e *Effects) uint64 { return s.removeBelow(first, e) }
-
-// Expire removes what max_age does not let stay, forgets message ids beyond their window, and tells the first sequence
-// that stays.
-func (s *State) Expire(now time.Time, e *Effects) (first uint64) {
-	s.dedup.expire(now.UnixNano())
-	first, _ = s.ExpiryAt(now)
-	s.removeBelow(first, e)
-	return first
 }
 
 // UpdateConfig changes the configuration to one that CheckUpdate returned, and enforces limits that became lower.

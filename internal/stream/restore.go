@@ -54,6 +54,7 @@ func restoreBody(b []byte) (*State, error) {
 	ids := r.subjects(s)
 	r.messages(s, ids)
 	r.remembered(s)
+	r.lifetimes(s)
 	if r.err == nil && len(r.rest) > 0 {
 		r.fail("bytes behind the end")
 	}
@@ -201,4 +202,44 @@ func (r *reader) remembered(s *State) {
 		}
 		s.dedup.add(id, seq, at)
 	}
+}
+
+func (r *reader) lifetimes(s *State) {
+	n := r.count(2)
+	var seq uint64
+	for range n {
+		seq = r.next(s, seq)
+		at := r.signed()
+		if r.err != nil {
+			return
+		}
+		s.life.deadlines.push(deadline{at, seq})
+	}
+	for _, set := range []*seqSet{&s.life.never, &s.life.markers} {
+		n, seq = r.count(1), 0
+		for range n {
+			if seq = r.next(s, seq); r.err != nil {
+				return
+			}
+			*set = append(*set, seq)
+		}
+	}
+	n, seq = r.count(2), 0
+	for range n {
+		seq = r.next(s, seq)
+		at := r.signed()
+		if m, ok := s.Meta(seq); ok && r.err == nil {
+			s.plans.set(seq, string(m.Subject), at)
+		}
+	}
+}
+
+// next reads the sequence of a message that is there, behind another.
+func (r *reader) next(s *State, before uint64) uint64 {
+	step := r.unsigned()
+	seq := before + step
+	if r.err == nil && (step == 0 || seq < before || !s.Has(seq)) {
+		r.fail("sequence of no message")
+	}
+	return seq
 }

@@ -1,12 +1,14 @@
 package stream
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -63,6 +65,17 @@ type scenario struct {
 	created api.StreamConfig
 	effects Effects
 	out     strings.Builder
+	bodies  map[uint64]stored // what a stream would have in its log
+	atomic  *AtomicBatches
+	fast    *FastBatches
+	pending []pendingFast
+}
+
+type stored struct{ subject, header, data string }
+
+type pendingFast struct {
+	reply []byte
+	seq   uint64
 }
 
 func (s *scenario) run(text string) string {
@@ -109,7 +122,7 @@ func (s *scenario) command(line string) {
 	commands := map[string]func(args){
 		"create": s.create, "update": s.update, "publish": s.publish, "apply": s.apply, "delete": s.delete,
 		"purge": s.purge, "advance": s.advance, "expire": s.expire, "state": s.print, "read": s.read, "restart": s.restart,
-		"messages": s.messages,
+		"messages": s.messages, "batch": s.batch, "timeouts": s.timeouts, "fast": s.fastPublish, "stored": s.fastStored, "fire": s.fire,
 	}
 	run := commands[words[0]]
 	if run == nil {
@@ -169,6 +182,8 @@ func (s *scenario) create(a args) {
 		s.t.Fatal(err)
 	}
 	s.state, s.created, s.flight, s.applied = state, cfg, nil, nil
+	limits, pool := BatchLimits{PerStream: 2, FastPerStream: 2, Size: 3, Bytes: 1000}, NewBatchPool()
+	s.bodies, s.atomic, s.fast, s.pending = map[uint64]stored{}, NewAtomicBatches(limits, pool), NewFastBatches(limits, pool), nil
 }
 
 func (s *scenario) update(a args) {
@@ -199,28 +214,41 @@ func (s *scenario) do(change func(*State, *Effects)) {
 	}
 }
 
-var scenarioHeaders = map[string]string{
-	"id": "Nats-Msg-Id", "rollup": "Nats-Rollup", "expect-stream": "Nats-Expected-Stream", "expect-id": "Nats-Expected-Last-Msg-Id",
-	"expect-last": "Nats-Expected-Last-Sequence", "expect-subject": "Nats-Expected-Last-Subject-Sequence",
-	"expect-of": "Nats-Expected-Last-Subject-Sequence-Subject", "ttl": "Nats-TTL", "incr": "Nats-Incr", "schedule": "Nats-Schedule",
-	"source": "Nats-Stream-Source", "batch": "Nats-Batch-Id", "scheduler": "Nats-Scheduler", "x": "X",
+// scenarioHeaders are the words that stand for headers. In their values _ stands for a blank.
+var scenarioHeaders = []struct{ word, key string }{
+	{"id", "Nats-Msg-Id"}, {"rollup", "Nats-Rollup"}, {"expect-stream", "Nats-Expected-Stream"}, {"expect-id", "Nats-Expected-Last-Msg-Id"},
+	{"expect-last", "Nats-Expected-Last-Sequence"}, {"expect-subject", "Nats-Expected-Last-Subject-Sequence"},
+	{"expect-of", "Nats-Expected-Last-Subject-Sequence-Subject"}, {"ttl", "Nats-TTL"}, {"incr", "Nats-Incr"}, {"schedule", "Nats-Schedule"},
+	{"source", "Nats-Stream-Source"}, {"batch", "Nats-Batch-Id"}, {"seq", "Nats-Batch-Sequence"}, {"commit", "Nats-Batch-Commit"},
+	{"level", "Nats-Required-Api-Level"}, {"scheduler", "Nats-Scheduler"}, {"next", "Nats-Schedule-Next"}, {"target", "Nats-Schedule-Target"},
+	{"from", "Nats-Schedule-Source"}, {"schedule-ttl", "Nats-Schedule-TTL"}, {"schedule-rollup", "Nats-Schedule-Rollup"},
+	{"zone", "Nats-Schedule-Time-Zone"}, {"sources", "Nats-Counter-Sources"}, {"x", "X"}, {"kv", "KV-Operation"}, {"reason", "Nats-Marker-Reason"},
 }
 
-// publish b id=x data=10 apply: what it is given, or why not. With "apply" it becomes visible at once.
-func (s *scenario) publish(a args) {
+// message reads a command that publishes.
+func (s *scenario) message(a args) (p Publish, data []byte) {
 	var header strings.Builder
-	for _, key := range []string{"id", "rollup", "expect-stream", "expect-id", "expect-last", "expect-subject", "expect-of", "ttl", "incr",
-		"schedule", "source", "batch", "scheduler", "x"} {
-		if value, ok := a[key]; ok {
-			fmt.Fprintf(&header, "%s: %s\r\n", scenarioHeaders[key], value)
+	for _, h := range scenarioHeaders {
+		if value, ok := a[h.word]; ok {
+			fmt.Fprintf(&header, "%s: %s\r\n", h.key, strings.ReplaceAll(value, "_", " "))
 		}
 	}
 	h := header.String()
 	if h != "" {
 		h = "NATS/1.0\r\n" + h + "\r\n"
 	}
-	size := int(a.number("data"))
-	got, err := s.state.Accept(Publish{Subject: []byte(a[""]), Header: []byte(h), Size: size, Reply: []byte(a["reply"])}, s.now)
+	data = bytes.Repeat([]byte{'.'}, int(a.number("data")))
+	return Publish{Subject: []byte(a[""]), Header: []byte(h), Size: len(data), Reply: []byte(a["reply"])}, data
+}
+
+// publish b id=x data=10 then=apply: what it is given, or why not. With "apply" it becomes visible at once.
+func (s *scenario) publish(a args) {
+	p, data := s.message(a)
+	got, err := s.state.Accept(p, s.now)
+	for err == nil && got.Need > 0 {
+		s.learn(got.Need)
+		got, err = s.state.Accept(p, s.now)
+	}
 	switch {
 	case err != nil:
 		s.fault(err)
@@ -229,16 +257,164 @@ func (s *scenario) publish(a args) {
 	case got.Duplicate:
 		s.printf("duplicate of %d\n", got.Seq)
 	default:
-		s.printf("%d", got.Seq)
-		if string(got.Subject) != a[""] {
-			s.printf(" as %s", got.Subject)
-		}
-		s.printf("\n")
-		m := Message{Seq: got.Seq, Time: got.Time, Subject: []byte(string(got.Subject)), Header: []byte(h), Size: size}
-		s.flight = append(s.flight, m)
+		s.accepted(&got, &p, data)
 		if a["then"] == "apply" {
 			s.apply(args{})
 		}
+	}
+}
+
+// learn tells the State a message that it asks for.
+func (s *scenario) learn(seq uint64) {
+	m, ok := s.bodies[seq]
+	if !ok {
+		s.t.Fatalf("the State asks for message %d", seq)
+	}
+	s.printf("needs %d\n", seq)
+	s.state.Learn(seq, []byte(m.subject), []byte(m.header), []byte(m.data))
+}
+
+// accepted prints what was accepted of a publish and has it in flight.
+func (s *scenario) accepted(got *Accepted, p *Publish, data []byte) {
+	s.printf("%d", got.Seq)
+	if string(got.Subject) != string(p.Subject) {
+		s.printf(" as %s", got.Subject)
+	}
+	if string(got.Header) != string(p.Header) {
+		s.printf(" with %q", got.Header)
+	}
+	if got.Data != nil {
+		s.printf(" containing %s, total %s", got.Data, got.Total)
+		data = got.Data
+	}
+	s.printf("\n")
+	m := Message{Seq: got.Seq, Time: got.Time, Subject: bytes.Clone(got.Subject), Header: bytes.Clone(got.Header), Size: len(data)}
+	s.bodies[m.Seq] = stored{string(m.Subject), string(m.Header), string(data)}
+	s.flight = append(s.flight, m)
+}
+
+// batch b batch=x seq=1 commit=1: what becomes of a message of an atomic batch.
+func (s *scenario) batch(a args) {
+	p, data := s.message(a)
+	step := s.atomic.Offer(s.state, p, data, s.now)
+	if step.Abandoned != "" {
+		s.printf("abandoned: %s\n", step.Abandoned)
+	}
+	switch {
+	case step.Err != nil:
+		s.fault(step.Err)
+		return
+	case step.Commit == nil:
+		s.printf("staged\n")
+		return
+	}
+	all, need, err := s.state.AcceptBatch(step.Commit, s.now)
+	for need > 0 {
+		s.learn(need)
+		all, need, err = s.state.AcceptBatch(step.Commit, s.now)
+	}
+	s.atomic.Close(step.ID)
+	if err != nil {
+		s.fault(err)
+		return
+	}
+	for i := range all {
+		s.accepted(&all[i], &step.Commit[i], step.Bodies[i])
+	}
+	if a["then"] == "apply" {
+		s.apply(args{})
+	}
+}
+
+// timeouts lists the atomic batches that waited for too long.
+func (s *scenario) timeouts(args) {
+	for _, id := range s.atomic.Timeouts(s.now) {
+		s.printf("%s timed out\n", id)
+	}
+	s.fast.Timeouts(s.now)
+}
+
+// fast b reply=x.batch.10.fail.1.0.$FI: what becomes of a message of a fast batch.
+func (s *scenario) fastPublish(a args) {
+	p, data := s.message(a)
+	replies, store := s.fast.Offer(s.state, &p, s.now, nil)
+	s.fastReplies(replies)
+	if !store {
+		return
+	}
+	m, _ := ParseFast(p.Reply)
+	got, err := s.state.AcceptFast(p, s.now)
+	switch {
+	case err == nil && !got.Duplicate:
+		s.accepted(&got, &p, data)
+	case err == nil && got.InFlight:
+		s.printf("duplicate of %d, which is in flight\n", got.Seq)
+	default:
+		s.fastReplies(s.fast.Refused(&m, got.Seq, err, nil))
+		return
+	}
+	s.fast.Accepted(m.ID)
+	s.pending = append(s.pending, pendingFast{p.Reply, got.Seq})
+}
+
+// stored makes the first messages of fast batches visible: stored 2.
+func (s *scenario) fastStored(a args) {
+	for range a.number("") {
+		next := s.pending[0]
+		s.pending = s.pending[1:]
+		duplicate := next.seq <= s.state.LastSeq()
+		if !duplicate {
+			all := s.flight
+			s.flight = all[:1]
+			s.apply(nil)
+			s.flight = all[1:]
+		}
+		m, _ := ParseFast(next.reply)
+		s.fastReplies(s.fast.Stored(&m, next.seq, duplicate, nil))
+	}
+}
+
+func (s *scenario) fastReplies(replies []FastReply) {
+	for _, r := range replies {
+		switch {
+		case r.Err != nil:
+			s.fault(r.Err)
+		case r.Body != nil:
+			s.printf("%s\n", r.Body)
+		default:
+			s.printf("batch %s of %d ends with %d, duplicate %t\n", r.ID, r.Count, r.Seq, r.Duplicate)
+		}
+	}
+}
+
+// fire publishes what the schedules that are due say.
+func (s *scenario) fire(args) {
+	for {
+		f, ok := s.state.Fire(s.now)
+		if !ok {
+			break
+		}
+		plan := s.bodies[f.Seq]
+		content := plan
+		if source := ScheduleSource([]byte(plan.header)); len(source) > 0 {
+			filter, err := CompileFilter(string(source))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if last, ok := s.state.Last(filter, 0); ok {
+				content = s.bodies[last.Seq]
+			}
+		}
+		got, ok := s.state.AcceptFiring(f, []byte(plan.header), []byte(content.header), len(content.data), s.now)
+		if !ok {
+			s.printf("%s cannot fire\n", f.Subject)
+			continue
+		}
+		s.printf("%s fires: %s ", f.Subject, got.Subject)
+		s.accepted(&got, &Publish{Subject: got.Subject}, []byte(content.data))
+	}
+	if next := s.state.NextFiring(); !next.IsZero() {
+		s.printf("next in %v\n", next.Sub(s.now))
 	}
 }
 
@@ -282,9 +458,27 @@ func (s *scenario) advance(a args) {
 	s.now = s.now.Add(d)
 }
 
+// expire carries out what is due. Delete markers are in flight afterwards.
 func (s *scenario) expire(args) {
-	first, _ := s.state.ExpiryAt(s.now)
-	s.do(func(st *State, e *Effects) { st.ExpireBefore(first, e) })
+	var d Due
+	s.state.Due(s.now, 1000, &d)
+	for _, seq := range d.Markers {
+		got, ok := s.state.AcceptMarker(seq, s.now)
+		if !ok {
+			s.t.Fatalf("no message %d to be replaced", seq)
+		}
+		m := Message{Seq: got.Seq, Time: got.Time, Subject: bytes.Clone(got.Subject), Header: bytes.Clone(got.Header)}
+		s.bodies[m.Seq] = stored{string(m.Subject), string(m.Header), ""}
+		s.printf("%d marks the end of %s: %q\n", m.Seq, m.Subject, m.Header)
+		s.flight = append(s.flight, m)
+	}
+	seqs := slices.Clone(d.Seqs)
+	s.do(func(st *State, e *Effects) {
+		st.ExpireBefore(d.Before, e)
+		for _, seq := range seqs {
+			st.Delete(seq, e)
+		}
+	})
 	if next := s.state.NextExpiry(); !next.IsZero() {
 		s.printf("next in %v\n", next.Sub(s.now))
 	}

@@ -1,10 +1,12 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"slices"
 )
 
 // snapshotVersion is the first byte of a snapshot. Its layout, with u for an unsigned and i for a signed varint
@@ -17,8 +19,12 @@ import (
 //	u messages, u 1 if they have places, each in order: u sequence - the one before, i time - the one before,
 //	    u size, u subject's position, u place if they have places
 //	u message ids, each: 16 bytes digest, u sequence - the one before, i time - the one before
+//	u messages with a TTL, each in order: u sequence - the one before, i when it is over, ns
+//	u messages that never expire, each in order: u sequence - the one before
+//	u delete markers, likewise
+//	u schedules, each in order: u sequence - the one before, i when it fires next, ns
 //	CRC-32C of all of it (4 bytes, little-endian)
-const snapshotVersion = 1
+const snapshotVersion = 2
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -40,6 +46,7 @@ func (s *State) Snapshot(dst []byte) ([]byte, error) {
 	b, positions := s.appendSubjects(b)
 	b = s.appendMessages(b, positions)
 	b = s.dedup.appendTo(b, s.lastSeq)
+	b = s.appendLifetimes(b)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
 }
 
@@ -114,6 +121,38 @@ func (d *dedup) appendTo(b []byte, last uint64) []byte {
 		b = binary.AppendUvarint(b, r.seq-seq)
 		b = binary.AppendVarint(b, r.time-time)
 		seq, time = r.seq, r.time
+	}
+	return b
+}
+
+// appendLifetimes writes what is known of the messages that are there.
+func (s *State) appendLifetimes(b []byte) []byte {
+	gone := func(seq uint64) bool { return !s.Has(seq) }
+	deadlines := slices.DeleteFunc(slices.Clone(s.life.deadlines), func(d deadline) bool { return gone(d.seq) })
+	slices.SortFunc(deadlines, func(x, y deadline) int { return cmp.Compare(x.seq, y.seq) })
+	b = binary.AppendUvarint(b, uint64(len(deadlines)))
+	var seq uint64
+	for _, d := range deadlines {
+		b = binary.AppendUvarint(b, d.seq-seq)
+		b = binary.AppendVarint(b, d.at)
+		seq = d.seq
+	}
+	for _, set := range []seqSet{s.life.never, s.life.markers} {
+		live := slices.DeleteFunc(slices.Clone(set), gone)
+		b = binary.AppendUvarint(b, uint64(len(live)))
+		seq = 0
+		for _, next := range live {
+			b = binary.AppendUvarint(b, next-seq)
+			seq = next
+		}
+	}
+	plans := s.plans.list()
+	b = binary.AppendUvarint(b, uint64(len(plans)))
+	seq = 0
+	for _, p := range plans {
+		b = binary.AppendUvarint(b, p.seq-seq)
+		b = binary.AppendVarint(b, p.at)
+		seq = p.seq
 	}
 	return b
 }

@@ -45,6 +45,8 @@ type State struct {
 	freePostings []uint32
 	visible      int    // subjects with at least one message
 	lastID       []byte // Nats-Msg-Id of the last message; empty when it had none
+	life         lifetimes
+	plans        schedules
 
 	// What is accepted.
 	flight     inFlight
@@ -53,10 +55,13 @@ type State struct {
 	acceptedID []byte
 	dedup      dedup
 	virtual    virtual
+	counters   map[string]counter         // by subject, in a stream of counters
+	positions  map[string]*SourcePosition // by the key of the source
 
 	transform *subject.Transform
 	republish *subject.Transform
 	scratch   []byte // for transformed subjects
+	header    []byte // of what was accepted last, where it is not the publisher's
 	// stray: a message may lie here whose subject the configuration's subjects do not cover.
 	stray bool
 	// edits counts changes of configuration, for what Filters remember.
@@ -89,6 +94,7 @@ func (s *State) configure(cfg api.StreamConfig) (err error) {
 		}
 	}
 	s.cfg, s.transform, s.republish = cfg, transform, republish
+	s.keepSources(&cfg)
 	s.dedup.window = cfg.Duplicates.Nanoseconds()
 	s.edits++
 	s.virtual.stale = true

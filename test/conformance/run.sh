@@ -5,7 +5,8 @@
 #   NATS_SERVER_BIN    the server under test (default: Sluice, built from this checkout;
 #                      "reference" is nats-server, i.e. a baseline run)
 #   CHECK=1            run only the tests in expected.tsv, and fail if one of them does not pass
-#   UPDATE=1           write the tests that passed into expected.tsv: all of a whole run, or those of RUN added
+#   UPDATE=1           write the tests that passed into expected.tsv: all of a whole run, or those of RUN added.
+#                      Tests that start no server, which say nothing about it, are left out
 #   QUICK=1            leave out tests that take nats-server more than 3 s
 #   RUN                only tests that match this regexp
 #   WORKERS            tests at the same time (default 2); TIMEOUT for one (default 60s); RETRIES (default 1)
@@ -19,29 +20,27 @@
 #   SAVE_BASELINE=1    store the results as the new baseline (only with the real server)
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-cache=${CACHE:-$here/.cache}
+root=$(cd "$here/../.." && pwd)
+cache=$root/.cache/conformance
 ref_version=v2.15.3
 natsgo_version=v1.55.0
 out=${OUT:-$here/results/$(date +%Y%m%d-%H%M%S)}
-mkdir -p "$cache/bin" "$here/.bin" "$out"
+mkdir -p "$cache" "$out"
 out=$(realpath "$out")
 log() { echo "conformance: $*" >&2; }
 die() { log "$*"; exit 2; }
 
 reference() {
-  if [ -z "${REF_NATS_SERVER:-}" ]; then
-    REF_NATS_SERVER=$cache/bin/nats-server
-    [ -x "$REF_NATS_SERVER" ] || GOBIN=$cache/bin go install "github.com/nats-io/nats-server/v2@$ref_version" || die "cannot install nats-server"
-  fi
-  export REF_NATS_SERVER
+  export REF_NATS_SERVER=${REF_NATS_SERVER:-$("$root/.ci/tool" nats-server)}
+  [ -x "$REF_NATS_SERVER" ] || die "no nats-server"
 }
 
 under_test() {
   case "${NATS_SERVER_BIN:-}" in
   reference) NATS_SERVER_BIN=$REF_NATS_SERVER ;;
   "")
-    (cd "$here/../.." && go build -o "$here/.bin/sluice" ./cmd/sluice) || die "cannot build sluice"
-    NATS_SERVER_BIN=$here/.bin/sluice
+    (cd "$root" && go build -o "$cache/sluice" ./cmd/sluice) || die "cannot build sluice"
+    NATS_SERVER_BIN=$cache/sluice
     ;;
   esac
   NATS_SERVER_BIN=$(realpath "$(command -v "$NATS_SERVER_BIN")") || die "no NATS_SERVER_BIN"
@@ -63,7 +62,7 @@ build() {
     gomod github.com/nats-io/nats-server/v2 "$ref_version" "$cache/nats-server"
     mkdir -p "$here/shim/conf" && cp "$cache"/nats-server/conf/lex.go "$cache"/nats-server/conf/parse.go "$here/shim/conf/"
   fi
-  (cd "$here/runner" && go build -o "$here/.bin/runner" .) || die "cannot build the runner"
+  (cd "$here/runner" && go build -o "$cache/runner" .) || die "cannot build the runner"
   natsgo=${NATSGO_DIR:-$cache/nats.go}
   gomod github.com/nats-io/nats.go "$natsgo_version" "$natsgo"
 }
@@ -87,7 +86,7 @@ selection() {
 }
 
 run() {
-  "$here/.bin/runner" -bin "$NATS_SERVER_BIN" -ref "$REF_NATS_SERVER" -style "${STYLE:-conf}" \
+  "$cache/runner" -bin "$NATS_SERVER_BIN" -ref "$REF_NATS_SERVER" -style "${STYLE:-conf}" \
     -extra-args "${STORE_ARGS:-} ${EXTRA_ARGS:-}" -repo "$(realpath "$natsgo")" -pkgs test,jetstream/test,micro/test \
     -modfile go_test.mod -tags internal_testing "${choose[@]}" -timeout "${TIMEOUT:-60s}" -retries "${RETRIES:-1}" \
     -workers "${WORKERS:-2}" -out "$out" ${SERVER_LOGS:+-server-logs} >"$out/run.log" 2>&1
@@ -102,11 +101,11 @@ finish() {
     [ -z "${RUN:-}${QUICK:-}" ] || old=$here/expected.tsv
     {
       echo "# The tests of nats.go that pass with Sluice: package, test. CHECK=1 ./run.sh fails when one of them does not."
-      { grep -v '^#' "$old"; awk -F'\t' '$3 == "PASS" { print $1 "\t" $2 }' "$out/results.tsv"; } | sort -u
+      { grep -v '^#' "$old"; awk -F'\t' '$3 == "PASS" && $7 > 0 { print $1 "\t" $2 }' "$out/results.tsv"; } | sort -u
     } >"$out/expected.tsv"
     cp "$out/expected.tsv" "$here/expected.tsv"
   fi
-  "$here/.bin/runner" -summarize "$out/results.tsv" -baseline "$here/baseline/natsgo.tsv" -suite nats.go "${choose[@]}" \
+  "$cache/runner" -summarize "$out/results.tsv" -baseline "$here/baseline/natsgo.tsv" -suite nats.go "${choose[@]}" \
     ${CHECK:+-check "$here/expected.tsv"} | tee "$out/summary.txt"
 }
 

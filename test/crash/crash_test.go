@@ -32,11 +32,6 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestReferenceKill runs the same against nats-server, as a test of this test.
-func TestReferenceKill(t *testing.T) {
-	testKills(t, process.Config{Binary: rig.ReferenceBinary(t), Args: []string{"-js", "-sd", t.TempDir()}, Dir: t.TempDir()})
-}
-
 func testKills(t *testing.T, cfg process.Config) {
 	s := *seed
 	if s == 0 {
@@ -130,7 +125,9 @@ func finish(t *testing.T, server *process.Server, pubs []*publisher, h *history)
 	drained := awaitDrained(ctx, server.URL())
 	rest()
 	wg.Wait()
-	all, err := readStream(ctx, server.URL())
+	reading, done := context.WithTimeout(t.Context(), time.Minute)
+	defer done()
+	all, err := readStream(reading, server.URL())
 	if err := errors.Join(drained, err, h.check(all)); err != nil {
 		t.Errorf("%v\nthe end of the server's log:\n%s", err, server.LogTail())
 	}

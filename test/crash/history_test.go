@@ -46,7 +46,8 @@ func TestCheckerFindsFaults(t *testing.T) {
 		{"a sequence acknowledged for two messages", func(f *fixture) { f.events = append(f.events, event{acknowledged, 3, d}) }, "2.2 was acknowledged with sequence 3, which holds 1.2"},
 		{"delivered after confirmation", func(f *fixture) { f.events = append(f.events, event{delivered, 1, a}) }, "delivered again"},
 		{"delivered what is not stored", func(f *fixture) { f.events = append(f.events, event{delivered, 9, d}) }, "2.2 was delivered as sequence 9"},
-		{"not consumed", func(f *fixture) { f.events = f.events[:8] }, "1.2 at 3 was never consumed"},
+		{"delivered and not confirmed", func(f *fixture) { f.events = f.events[:9] }, ""},
+		{"not delivered", func(f *fixture) { f.events = f.events[:8] }, "1.2 at 3 was never delivered"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := right()

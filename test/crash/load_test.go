@@ -23,13 +23,18 @@ const (
 	ackWait = 10 * time.Second
 	// window is how many messages a publisher has unacknowledged at most.
 	window = 256
-	// fetchSize is how many messages a worker takes at once.
-	fetchSize = 10
+	// fetchSize is how many messages a worker takes and acknowledges at once.
+	fetchSize = 50
+	// burst and pause bound a publisher's rate, so that the workers, which wait for confirmations, can follow.
+	burst = 20
+	pause = 10 * time.Millisecond
 )
 
 // connect returns a connection that ends with the server.
 func connect(url string) (*nats.Conn, error) {
-	return nats.Connect(url, nats.NoReconnect(), nats.Timeout(10*time.Second))
+	// Broken connections are what this is about: they need no line each.
+	quiet := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+	return nats.Connect(url, nats.NoReconnect(), nats.Timeout(10*time.Second), quiet)
 }
 
 // publisher sends messages over all lives of the server, each index once.
@@ -78,7 +83,14 @@ func (p *publisher) run(ctx context.Context, url string, h *history) error {
 	}); err != nil {
 		return nil // the connection has ended
 	}
-	for {
+	pace := time.NewTicker(pause)
+	defer pace.Stop()
+	for n := 0; ; n++ {
+		// A nil channel never receives: only every burst has to wait for the pace.
+		proceed := free
+		if n%burst == burst-1 {
+			proceed = nil
+		}
 		select {
 		case <-ctx.Done():
 			return p.awaitRest(free, closed)
@@ -86,7 +98,9 @@ func (p *publisher) run(ctx context.Context, url string, h *history) error {
 			return nil
 		case err := <-faults:
 			return err
-		case free <- struct{}{}:
+		case <-pace.C:
+			continue
+		case proceed <- struct{}{}:
 		}
 		m := message{p.id, p.next}
 		p.next++
@@ -157,8 +171,14 @@ func work(ctx context.Context, url string, h *history) error {
 			if err != nil {
 				break
 			}
+			errs := make(chan error, fetchSize)
+			got := 0
 			for m := range batch.Messages() {
-				if err := consume(ctx, h, m); err != nil {
+				got++
+				go func() { errs <- consume(ctx, h, m) }()
+			}
+			for range got {
+				if err := <-errs; err != nil {
 					return err
 				}
 			}
@@ -207,7 +227,7 @@ func setUp(ctx context.Context, url string) error {
 	return err
 }
 
-// readStream returns every message of the stream, and drained is true once the consumer has nothing left to do.
+// readStream returns every message of the stream.
 func readStream(ctx context.Context, url string) (all []stored, err error) {
 	nc, err := connect(url)
 	if err != nil {

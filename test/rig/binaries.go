@@ -3,101 +3,97 @@
 package rig
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
-	"syscall"
 	"testing"
 )
 
-// Versions of the programs that are not Sluice.
-const (
-	referenceModule = "github.com/nats-io/nats-server/v2@v2.15.3"
-	cliModule       = "github.com/nats-io/natscli/nats@v0.5.0"
-	s3Module        = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
-)
-
-// program is an executable that is built at most once per test process.
+// program is an executable that is looked for at most once per test process.
 type program struct {
-	env   string // the variable that names a ready one
-	name  string
-	build func(dir string) *exec.Cmd
+	name string
+	env  string // the variable that names a ready one
+	find func() (string, error)
 
 	once sync.Once
 	path string
 	err  error
 }
 
-func installed(env, name, module string) *program {
-	return &program{env: env, name: name, build: func(dir string) *exec.Cmd {
-		cmd := exec.Command("go", "install", module)
-		cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
-		return cmd
-	}}
-}
-
 var (
-	sluice = &program{env: "SLUICE_BIN", name: "sluice", build: func(dir string) *exec.Cmd {
-		// In Sluice's own module, whose go.sum this one need not repeat.
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "sluice"), "./cmd/sluice")
-		_, here, _, _ := runtime.Caller(0)
-		cmd.Dir = filepath.Join(filepath.Dir(here), "..", "..")
-		return cmd
-	}}
-	reference = installed("NATS_SERVER_BIN", "nats-server", referenceModule)
-	cli       = installed("NATS_BIN", "nats", cliModule)
-	s3Server  = installed("VERSITYGW_BIN", "versitygw", s3Module)
+	sluice    = &program{name: "sluice", env: "SLUICE_BIN", find: buildSluice}
+	reference = tool("nats-server", "REF_NATS_SERVER")
+	cli       = tool("nats", "NATS_BIN")
+	s3Server  = tool("versitygw", "VERSITYGW_BIN")
 )
 
 // SluiceBinary is the path of the server under test: $SLUICE_BIN, or built from the source.
-func SluiceBinary(t testing.TB) string { return sluice.find(t) }
+func SluiceBinary(t testing.TB) string { return sluice.of(t) }
 
-// ReferenceBinary is the path of nats-server: $NATS_SERVER_BIN, or installed into the cache.
-func ReferenceBinary(t testing.TB) string { return reference.find(t) }
+// ReferenceBinary is the path of nats-server: $REF_NATS_SERVER, or installed into the cache.
+func ReferenceBinary(t testing.TB) string { return reference.of(t) }
 
 // CLIBinary is the path of the nats CLI: $NATS_BIN, or installed into the cache.
-func CLIBinary(t testing.TB) string { return cli.find(t) }
+func CLIBinary(t testing.TB) string { return cli.of(t) }
 
-func (p *program) find(t testing.TB) string {
+func (p *program) of(t testing.TB) string {
 	t.Helper()
-	p.once.Do(func() { p.path, p.err = p.locate() })
+	p.once.Do(func() {
+		if path := os.Getenv(p.env); path != "" {
+			p.path, p.err = exec.LookPath(path)
+			return
+		}
+		p.path, p.err = p.find()
+	})
 	if p.err != nil {
 		t.Fatalf("no %s: %v", p.name, p.err)
 	}
 	return p.path
 }
 
-// locate builds into the cache under a lock, since packages are tested in parallel. A program of a fixed version is
-// built once and kept; Sluice is built each time, which is quick when nothing changed.
-func (p *program) locate() (string, error) {
-	if path := os.Getenv(p.env); path != "" {
-		return exec.LookPath(path)
+// tool is a program that .ci/tool installs.
+func tool(name, env string) *program {
+	return &program{name: name, env: env, find: func() (string, error) {
+		out, err := output(exec.Command("bash", filepath.Join(root(), ".ci", "tool"), name))
+		return strings.TrimSpace(out), err
+	}}
+}
+
+// buildSluice builds into the cache. Packages that are tested in parallel build the same, each in a file of its own
+// that then takes the name, so that none runs half a binary.
+func buildSluice() (string, error) {
+	cache := filepath.Join(root(), ".cache")
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
 	}
-	cache, err := os.UserCacheDir()
+	temp := filepath.Join(cache, fmt.Sprintf("sluice.%d", os.Getpid()))
+	build := exec.Command("go", "build", "-o", temp, "./cmd/sluice")
+	build.Dir = root() // Sluice's own module, whose go.sum this one need not repeat
+	if _, err := output(build); err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, "sluice")
+	return path, os.Rename(temp, path)
+}
+
+// output runs a command and returns what it printed to its standard output.
+func output(cmd *exec.Cmd) (string, error) {
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: %s", err, stderr.Bytes())
 	}
-	dir := filepath.Join(cache, "sluice-test", "bin")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return "", err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
-	}
-	path := filepath.Join(dir, p.name)
-	if _, err := os.Stat(path); err == nil && p != sluice {
-		return path, nil
-	}
-	if out, err := p.build(dir).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
+	return string(out), nil
+}
+
+// root is the folder of the checkout.
+func root() string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "..", "..")
 }

@@ -45,7 +45,7 @@ func S3Store(t testing.TB) Store {
 		t.Fatal(err)
 	}
 	s := start(t, process.Config{
-		Binary: s3Server.find(t),
+		Binary: s3Server.of(t),
 		Listen: func(port int) []string {
 			return []string{"--port", "127.0.0.1:" + strconv.Itoa(port), "--quiet", "--access", s3Access, "--secret", s3Secret}
 		},

@@ -1,0 +1,80 @@
+package sluice_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// floors are the storeys of the house, from the ground up: a package imports only from storeys below its own, or what
+// beside says. ARCHITECTURE.md has the picture.
+var floors = [][]string{
+	{"version", "key", "jserr", "subject", "proto", "record", "logging", "store", "archive"},
+	{"store/dir", "store/mem", "store/s3", "store/fault", "store/metered", "store/storetest/gateway", "store/storetest"},
+	{"store/storeurl", "wal"},
+	{"head", "account", "broker", "stream", "consumer"},
+	{"config", "engine"},
+	{"conn", "jsapi", "monitor"},
+	{"node"},
+}
+
+// beside are imports within a storey.
+var beside = map[string][]string{
+	"proto": {"subject"},
+}
+
+func TestImportsPointDownward(t *testing.T) {
+	const module = "github.com/sluicemq/sluice/"
+	level := map[string]int{}
+	for i, floor := range floors {
+		for _, p := range floor {
+			level[p] = i
+		}
+	}
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./internal/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for dec.More() {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		from := strings.TrimPrefix(p.ImportPath, module+"internal/")
+		if strings.HasSuffix(from, "/gen") {
+			continue // a generator is run by hand
+		}
+		at, known := level[from]
+		if !known {
+			t.Errorf("%s is on no storey", from)
+			continue
+		}
+		for _, imported := range p.Imports {
+			to, ours := strings.CutPrefix(imported, module+"internal/")
+			if !ours {
+				if strings.HasPrefix(imported, module) {
+					t.Errorf("%s imports %s", from, imported)
+				}
+				continue
+			}
+			if level[to] < at || allowed(from, to) {
+				continue
+			}
+			t.Errorf("%s imports %s, which is not below it", from, to)
+		}
+	}
+}
+
+func allowed(from, to string) bool {
+	for _, p := range beside[from] {
+		if p == to {
+			return true
+		}
+	}
+	return false
+}

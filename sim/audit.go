@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"sync"
+
+	"github.com/sluicemq/sluice/internal/key"
+	"github.com/sluicemq/sluice/internal/store"
+	"github.com/sluicemq/sluice/internal/wal"
+)
+
+// audit stands before the store itself and sees what really lands: no key of the log ever has two contents, none is
+// replaced, and no fence is deleted.
+type audit struct {
+	store.Store
+	seed maphash.Seed
+
+	mu     sync.Mutex // guards the following
+	wrote  map[string]uint64
+	all    store.Store // nil, or everything that ever landed in the log, deleted or not
+	faults []string
+}
+
+func newAudit(next store.Store) *audit {
+	return &audit{Store: next, seed: maphash.MakeSeed(), wrote: map[string]uint64{}}
+}
+
+func (a *audit) fault(format string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.faults = append(a.faults, fmt.Sprintf(format, args...))
+}
+
+// Put implements store.Store.
+func (a *audit) Put(ctx context.Context, k string, data []byte, cond store.Condition) (string, error) {
+	etag, err := a.Store.Put(ctx, k, data, cond)
+	if err != nil || !strings.HasPrefix(k, "wal/") {
+		return etag, err
+	}
+	if !cond.IsAbsent() {
+		a.fault("the log's object %s was put with the condition %v", k, cond)
+	}
+	if a.all != nil {
+		_, _ = a.all.Put(ctx, k, data, store.Always()) // for people
+	}
+	sum := maphash.Bytes(a.seed, data)
+	a.mu.Lock()
+	old, again := a.wrote[k]
+	a.wrote[k] = sum
+	a.mu.Unlock()
+	if again && old != sum {
+		a.fault("the key %s had two contents", k)
+	}
+	return etag, nil
+}
+
+// Delete implements store.Store.
+func (a *audit) Delete(ctx context.Context, keys ...string) error {
+	for _, k := range keys {
+		if !strings.HasPrefix(k, "wal/") {
+			a.fault("%s was deleted", k)
+			continue
+		}
+		if fence, err := isFence(ctx, a.Store, k); err != nil {
+			a.fault("%s was deleted, which is not understood: %v", k, err)
+		} else if fence {
+			a.fault("the fence %s was deleted", k)
+		}
+	}
+	return a.Store.Delete(ctx, keys...)
+}
+
+// isFence reports whether a fence lies at a key of the log.
+func isFence(ctx context.Context, s store.Store, k string) (bool, error) {
+	at, err := key.Parse(k)
+	if err != nil {
+		return false, err
+	}
+	object, err := s.Get(ctx, k)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = wal.ReadBatch(ctx, one{key: k, data: object.Data}, wal.LogID{Kind: wal.WriteAhead, Node: at.Node, Epoch: wal.Epoch(at.Epoch)}, wal.Offset(at.Offset))
+	if errors.Is(err, wal.ErrFenced) {
+		return true, nil
+	}
+	return false, err
+}
+
+// one is a store of one object, to be read.
+type one struct {
+	store.Store
+	key  string
+	data []byte
+}
+
+// Get implements store.Store.
+func (o one) Get(context.Context, string) (store.Object, error) {
+	return store.Object{Data: bytes.Clone(o.data)}, nil
+}
