@@ -11,6 +11,7 @@ package sluice
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,6 +46,9 @@ type Options struct {
 	NoJetStream bool
 	// Username and Password, or Token, that clients must present; empty: none.
 	Username, Password, Token string
+	// TLSConfig has clients connect with TLS; nil: as ConfigFile says. It is not changed, and those connecting in-process
+	// may do without.
+	TLSConfig *tls.Config
 	// HTTPPort serves /healthz, /varz, /metrics and so on; 0: not.
 	HTTPPort int
 	// ConfigFile is read first, in the syntax of NATS; fields that are set here win over it.
@@ -95,6 +99,9 @@ func (o *Options) config() (c config.Options, err error) {
 	set(&c.Auth.Username, o.Username)
 	set(&c.Auth.Password, o.Password)
 	set(&c.Auth.Token, o.Token)
+	if o.TLSConfig != nil {
+		c.TLS = &config.TLS{Given: o.TLSConfig}
+	}
 	if o.Port == NoPort {
 		c.NoListen = true
 	} else {

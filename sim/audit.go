@@ -24,6 +24,9 @@ type audit struct {
 	wrote  map[string]uint64
 	all    store.Store // nil, or everything that ever landed in the log, deleted or not
 	faults []string
+
+	truncated int // objects that were deleted
+	refused   int // creates, since there was something
 }
 
 func newAudit(next store.Store) *audit {
@@ -39,6 +42,11 @@ func (a *audit) fault(format string, args ...any) {
 // Put implements store.Store.
 func (a *audit) Put(ctx context.Context, k string, data []byte, cond store.Condition) (string, error) {
 	etag, err := a.Store.Put(ctx, k, data, cond)
+	if errors.Is(err, store.ErrPrecondition) && cond.IsAbsent() {
+		a.mu.Lock()
+		a.refused++
+		a.mu.Unlock()
+	}
 	if err != nil || !strings.HasPrefix(k, "wal/") {
 		return etag, err
 	}
@@ -72,15 +80,14 @@ func (a *audit) Delete(ctx context.Context, keys ...string) error {
 			a.fault("the fence %s was deleted", k)
 		}
 	}
+	a.mu.Lock()
+	a.truncated += len(keys)
+	a.mu.Unlock()
 	return a.Store.Delete(ctx, keys...)
 }
 
 // isFence reports whether a fence lies at a key of the log.
 func isFence(ctx context.Context, s store.Store, k string) (bool, error) {
-	at, err := key.Parse(k)
-	if err != nil {
-		return false, err
-	}
 	object, err := s.Get(ctx, k)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -88,7 +95,19 @@ func isFence(ctx context.Context, s store.Store, k string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = wal.ReadBatch(ctx, one{key: k, data: object.Data}, wal.LogID{Kind: wal.WriteAhead, Node: at.Node, Epoch: wal.Epoch(at.Epoch)}, wal.Offset(at.Offset))
+	return fenceIn(ctx, k, object.Data)
+}
+
+// fenceIn reports whether an object of the log is a fence.
+func fenceIn(ctx context.Context, k string, data []byte) (bool, error) {
+	at, err := key.Parse(k)
+	if err != nil {
+		return false, err
+	}
+	if at.Family != key.WAL {
+		return false, nil
+	}
+	_, err = wal.ReadBatch(ctx, one{data: data}, wal.LogID{Kind: wal.WriteAhead, Node: at.Node, Epoch: wal.Epoch(at.Epoch)}, wal.Offset(at.Offset))
 	if errors.Is(err, wal.ErrFenced) {
 		return true, nil
 	}
@@ -98,7 +117,6 @@ func isFence(ctx context.Context, s store.Store, k string) (bool, error) {
 // one is a store of one object, to be read.
 type one struct {
 	store.Store
-	key  string
 	data []byte
 }
 

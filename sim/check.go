@@ -40,6 +40,10 @@ type check struct {
 	consumers map[string]*settled
 	settledOp map[int]ackOf
 	confirmed []ackOf // double acknowledgements that were answered, in order
+	gone      map[uint64]Event
+	made      map[string]bool // consumers whose creation or, false, deletion was answered
+	exist     map[string]bool
+	changes   map[int]*change
 }
 
 // place is a sequence of a stream; of one that is not Stored, in one life.
@@ -91,6 +95,7 @@ func newCheck(h *History, spec *Spec) *check {
 	c := &check{
 		spec: spec, h: h, messages: map[int]*message{}, holders: map[place]int{}, content: map[uint64]int{},
 		deletes: map[int]uint64{}, deleted: map[uint64]bool{}, consumers: map[string]*settled{}, settledOp: map[int]ackOf{},
+		gone: map[uint64]Event{}, made: map[string]bool{}, exist: map[string]bool{}, changes: map[int]*change{},
 	}
 	for _, s := range spec.Consumers {
 		c.consumers[s.Name] = &settled{spec: s, sent: map[uint64]bool{}, final: map[uint64]bool{}, got: map[uint64]bool{}}
@@ -141,6 +146,22 @@ func (c *check) event(i int, e Event) {
 		c.delivered(i, e)
 	case Read:
 		c.holds(e, "was read")
+	case Gone:
+		if _, known := c.gone[e.Seq]; !known && c.spec.Durability == Stored {
+			c.gone[e.Seq] = e
+		}
+	case Made, Unmade:
+		c.made[e.Consumer] = e.Kind == Made
+	case Unsure:
+		delete(c.made, e.Consumer)
+	case Exists:
+		c.exist[e.Consumer] = true
+	case ChangeSent:
+		c.changes[e.Op] = &change{sent: i, life: e.Life}
+	case ChangeDone:
+		c.changes[e.Op].done = i
+	case Changed:
+		c.changed(e)
 	case AckSent:
 		c.ackSent(e)
 	case AckDone:
@@ -150,7 +171,9 @@ func (c *check) event(i int, e Event) {
 		}
 	case DeleteSent:
 		c.deletes[e.Op] = e.Seq
-		c.deleted[e.Seq] = c.deleted[e.Seq] // it may be, from now on
+		if _, asked := c.deleted[e.Seq]; !asked {
+			c.deleted[e.Seq] = false
+		}
 	case DeleteDone:
 		c.deleted[c.deletes[e.Op]] = true
 	case PurgeSent:
@@ -226,6 +249,9 @@ func (c *check) holds(e Event, how string) {
 		c.fault("sequence %d is message %d, and later message %d %s with it", e.Seq, old, e.Message, how)
 	}
 	c.holders[at] = e.Message
+	if g, ok := c.gone[e.Seq]; ok && e.Kind != Acked && e.Life >= g.Life {
+		c.fault("sequence %d was gone at %v, and %s later", e.Seq, g.At, how)
+	}
 }
 
 func (c *check) delivered(i int, e Event) {
@@ -352,6 +378,11 @@ func (c *check) atEnd() {
 			c.fault("message %d, acknowledged with sequence %d, is lost (the stream holds %d to %d)", m.number, m.seq, c.first, c.last)
 		}
 	}
+	for name, made := range c.made {
+		if c.spec.Durability == Stored && made != c.exist[name] {
+			c.fault("consumer %s: that it exists is %v, and ought to be %v", name, c.exist[name], made)
+		}
+	}
 	if c.spec.Durability == Stored {
 		c.gaps()
 		c.expectations()
@@ -398,6 +429,26 @@ func (c *check) goneBy(m *message, acked func(*settled, uint64) bool) bool {
 		}
 	}
 	return c.spec.Retention == Interest
+}
+
+// change of a configuration, by the indices of its events.
+type change struct {
+	sent, done int // done 0: it was not answered
+	life       int
+}
+
+// changed proves that the configuration at the end is one that no later one, which was answered, ought to have replaced.
+func (c *check) changed(e Event) {
+	last := c.changes[e.Op]
+	if last == nil {
+		last = &change{sent: -1, done: -1} // the first one
+	}
+	for op, later := range c.changes {
+		replaced := last.done != 0 && later.sent > last.done || last.done == 0 && later.life > last.life
+		if later.done > 0 && replaced {
+			c.fault("change %d was answered, and at the end change %d, which came before it, is in force", op, e.Op)
+		}
+	}
 }
 
 // explained reports whether there is a reason for an acknowledged message not to be there.

@@ -75,6 +75,9 @@ func (s *session) heard(d *broker.Delivery) {
 	case "p": // of a publish: _INBOX.p.<message>.<label>.<subject>
 		s.pubAck(parts, d.Data)
 	case "a": // of an acknowledgement: _INBOX.a.<op>.<label>
+		if len(d.Header) > 0 {
+			return // a status: nobody took it
+		}
 		op, _ := strconv.Atoi(parts[2])
 		s.journal.add(Event{Kind: AckDone, Life: s.life, Stream: parts[3], Op: op})
 	}

@@ -20,6 +20,14 @@ const (
 	AckSent                       // Consumer, Seq, Text is the verb; Op if an answer is wanted
 	AckDone                       // Op: the double acknowledgement was answered
 	Read                          // Seq, Message
+	Gone                          // a read of a sequence that was acknowledged found none: Seq
+	Made                          // Consumer: its creation was answered
+	Unmade                        // Consumer: its deletion was answered
+	Unsure                        // Consumer: it is being deleted
+	Exists                        // Consumer: at the end
+	ChangeSent                    // of the configuration that is a mere number: Op is that number
+	ChangeDone                    // Op
+	Changed                       // at the end: Op
 	DeleteSent                    // Op, Seq
 	DeleteDone                    // Op
 	PurgeSent                     // Op, Subject: a filter, "" for all
@@ -33,7 +41,7 @@ const (
 	ConsumerInfo                  // at the end: Consumer, Seq is its ack floor, Last its pending messages
 )
 
-var kindNames = [...]string{"note", "sent", "acked", "refused", "delivered", "ack sent", "ack done", "read", "delete sent", "delete done",
+var kindNames = [...]string{"note", "sent", "acked", "refused", "delivered", "ack sent", "ack done", "read", "gone", "made", "unmade", "unsure", "exists", "change sent", "change done", "changed", "delete sent", "delete done",
 	"purge sent", "purge done", "config sent", "life begun", "life ended", "drained", "content", "state", "consumer"}
 
 // Event is one line of a history. Which fields mean something depends on the kind.

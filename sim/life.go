@@ -12,6 +12,7 @@ import (
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/engine"
 	"github.com/sluicemq/sluice/internal/head"
+	"github.com/sluicemq/sluice/internal/store"
 	"github.com/sluicemq/sluice/internal/wal"
 )
 
@@ -86,7 +87,11 @@ func (l *life) lose(err error) {
 func (l *life) open(ctx context.Context) (err error) {
 	w := l.world
 	o := w.plan.wal
-	o.Store, o.ID = l.link, wal.LogID{Kind: wal.WriteAhead, Node: l.head.Node(), Epoch: l.head.Epoch()}
+	st := store.Store(l.link)
+	if w.opts.wrapLink != nil {
+		st = w.opts.wrapLink(st)
+	}
+	o.Store, o.ID = st, wal.LogID{Kind: wal.WriteAhead, Node: l.head.Node(), Epoch: l.head.Epoch()}
 	if l.log, err = wal.Open(o); err != nil {
 		return err
 	}
@@ -102,6 +107,9 @@ func (l *life) open(ctx context.Context) (err error) {
 	}
 	var ranges []engine.LogRange
 	for _, r := range l.head.Logs() {
+		if w.opts.forgetEnd && r.End > r.Start {
+			r.End--
+		}
 		ranges = append(ranges, engine.LogRange{Log: r.ID(), From: r.Start, To: r.End})
 	}
 	w.journal.note(l.number, "node %q runs in epoch %d and replays %v", l.head.Node(), l.head.Epoch(), ranges)
@@ -125,6 +133,11 @@ const accountName = "A"
 // truncate is the truncator of internal/node.
 func (l *life) truncate(ctx context.Context, log wal.LogID, before wal.Offset) error {
 	before += wal.Offset(l.world.opts.truncateMore)
+	if l.world.opts.truncateFirst {
+		if err := wal.Truncate(ctx, l.link, log, before); err != nil {
+			return err
+		}
+	}
 	if err := l.head.Update(ctx, func(h *head.Head) { h.Advance(log.Node, log.Epoch, before) }); err != nil {
 		return err
 	}

@@ -50,6 +50,9 @@ func newPlan(r *rand.Rand) *plan {
 		violence: pick(r, 10, 30, 80),
 		outages:  pick(r, 0, 5, 20),
 	}
+	if r.IntN(20) == 0 {
+		p.steps *= 10
+	}
 	p.wal = wal.Options{
 		Rate: pick(r, 0.0, 0, 10), Burst: pick(r, 0, 5), MaxBatchBytes: pick(r, 0, 0, 2000), MaxInFlight: pick(r, 0, 1, 2, 8, 16),
 		MaxPendingBytes: pick(r, int64(0), 0, 10_000), LazyWindow: pick(r, 0, 50*time.Millisecond), ResolveTimeout: -1,

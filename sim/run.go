@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/jsm.go/api"
@@ -13,6 +14,7 @@ import (
 	"github.com/sluicemq/sluice/internal/jserr"
 	"github.com/sluicemq/sluice/internal/record"
 	"github.com/sluicemq/sluice/internal/store"
+	"github.com/sluicemq/sluice/internal/store/fault"
 	"github.com/sluicemq/sluice/internal/wal"
 )
 
@@ -23,6 +25,9 @@ type Result struct {
 	Faults  []string // none: nothing acknowledged was lost
 	Lives   int
 	Objects int // that ever landed in the log
+	Deleted int // of those
+	Refused int // creates, since there was something
+	Injured int // requests that the store treated badly
 	log     store.Store
 }
 
@@ -74,7 +79,8 @@ func run(seed uint64, opts options) *Result {
 	if ok {
 		faults = append(faults, Check(&w.journal.history)...)
 	}
-	return &Result{Seed: seed, History: w.journal.history, Faults: faults, Lives: w.lives, Objects: len(w.audit.wrote), log: w.audit.all}
+	return &Result{Seed: seed, History: w.journal.history, Faults: faults, Lives: w.lives, Objects: len(w.audit.wrote),
+		Deleted: w.audit.truncated, Refused: w.audit.refused, Injured: w.injured(), log: w.audit.all}
 }
 
 // setUp makes the streams while all is well.
@@ -134,7 +140,6 @@ func (w *world) finish() {
 	if !w.revive() {
 		return
 	}
-	before := w.contents(false)
 	w.drain()
 	drained := w.contents(true)
 	w.crash("to look at it once more")
@@ -144,7 +149,6 @@ func (w *world) finish() {
 	if again := w.contents(false); !slices.Equal(drained, again) {
 		w.fault("a crash while all was well changed what is there: before\n%v\nafter\n%v", drained, again)
 	}
-	_ = before
 }
 
 // drain fetches and acknowledges everything.
@@ -211,6 +215,18 @@ func (w *world) contents(record bool) (all []string) {
 			}
 		}
 		add(Event{Kind: State, Stream: label, Seq: info.State.FirstSeq, Last: info.State.LastSeq})
+		if op, err := strconv.Atoi(st.Config().Description); err == nil {
+			add(Event{Kind: Changed, Stream: label, Op: op})
+		} else {
+			add(Event{Kind: Changed, Stream: label})
+		}
+		names, err := st.ConsumerNames()
+		if err != nil {
+			w.fault("%s: %v", label, err)
+		}
+		for _, name := range names {
+			add(Event{Kind: Exists, Stream: label, Consumer: name})
+		}
 		for _, c := range s.consumers {
 			info, err := st.ConsumerInfo(c.Durable)
 			if err != nil {
@@ -233,4 +249,12 @@ func (w *world) shutDown() {
 	}
 	w.requests.Wait()
 	_ = w.faulty.Close() // drops what is pending, and has no error
+}
+
+// injured counts the injected faults.
+func (w *world) injured() (n int) {
+	for kind := fault.Lost; kind <= fault.Broken; kind++ {
+		n += w.faulty.Count(kind)
+	}
+	return n
 }

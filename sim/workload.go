@@ -250,6 +250,9 @@ func (w *world) read(s *streamPlan) {
 			return
 		}
 		m, err := st.GetMessage(ctx, api.JSApiMsgGetRequest{Seq: seq})
+		if isError(err, jserr.NoMessageFound) && seq <= last && !l.contested.Load() && l.label(s.spec.Name) == label {
+			l.hear(Event{Kind: Gone, Stream: label, Seq: seq})
+		}
 		if err == nil && l.label(s.spec.Name) == label {
 			l.hear(Event{Kind: Read, Stream: label, Seq: seq, Message: parsePayload(m.Data), Subject: m.Subject})
 		}
@@ -319,15 +322,20 @@ func (w *world) update(s *streamPlan) {
 		return
 	}
 	cfg := s.cfg
-	cfg.Description = fmt.Sprintf("changed at step %d", r.IntN(1000))
+	w.operation++
+	op := w.operation
+	cfg.Description = strconv.Itoa(op)
 	if s.updates {
 		cfg.MaxMsgs = 1 + r.Int64N(30)
 		w.journal.add(Event{Kind: ConfigSent, Life: l.number, Stream: s.spec.Name, Seq: uint64(cfg.MaxMsgs)})
 	}
+	w.journal.add(Event{Kind: ChangeSent, Life: l.number, Stream: s.spec.Name, Op: op})
 	l.op(func(ctx context.Context) {
 		if _, err := l.account.UpdateStream(ctx, cfg, false); err != nil {
 			w.journal.note(l.number, "updating %s: %v", cfg.Name, err)
+			return
 		}
+		l.hear(Event{Kind: ChangeDone, Stream: s.spec.Name, Op: op})
 	})
 }
 
@@ -337,6 +345,10 @@ func (w *world) passingConsumer(s *streamPlan) {
 		return
 	}
 	l, r := w.current, w.random
+	if r.IntN(3) == 0 {
+		w.lastingConsumer(s)
+		return
+	}
 	name := fmt.Sprintf("pass-%d", r.IntN(2))
 	ask := api.JSApiConsumerCreateRequest{Stream: s.spec.Name, Config: api.ConsumerConfig{Durable: name, AckPolicy: api.AckExplicit}}
 	create := r.IntN(2) == 0
@@ -357,6 +369,40 @@ func (w *world) passingConsumer(s *streamPlan) {
 	if r.IntN(2) == 0 {
 		w.pullFrom(l, s.spec.Name, name, 3)
 	}
+}
+
+// lastingConsumer creates a consumer of a name of its own, and may delete it again.
+func (w *world) lastingConsumer(s *streamPlan) {
+	if s.spec.Durability != Stored || s.spec.Name == comes {
+		return
+	}
+	l := w.current
+	w.operation++
+	ask := api.JSApiConsumerCreateRequest{Stream: s.spec.Name, Config: api.ConsumerConfig{Durable: fmt.Sprintf("own-%d", w.operation)}}
+	ask.Config.AckPolicy = pick(w.random, api.AckExplicit, api.AckAll, api.AckNone)
+	remove, change := w.random.IntN(2) == 0, w.random.IntN(3) == 0
+	l.op(func(ctx context.Context) {
+		e := Event{Kind: Made, Stream: s.spec.Name, Consumer: ask.Config.Durable}
+		st, err := l.account.Stream(s.spec.Name)
+		if err == nil {
+			_, err = st.CreateConsumer(ctx, ask)
+		}
+		if err != nil {
+			return
+		}
+		l.hear(e)
+		if change {
+			ask.Config.Description = "changed"
+			_, _ = st.CreateConsumer(ctx, ask) // either way
+		}
+		if remove {
+			e.Kind = Unmade
+			l.hear(Event{Kind: Unsure, Stream: s.spec.Name, Consumer: e.Consumer})
+			if err := st.DeleteConsumer(ctx, e.Consumer); err == nil {
+				l.hear(e)
+			}
+		}
+	})
 }
 
 // trim lets the log's front go.

@@ -17,10 +17,13 @@ import (
 
 // options are what mutations change: a safeguard less, without touching the code under test.
 type options struct {
-	wrapStore    func(store.Store) store.Store
-	wrapLog      func(*wal.Log) engine.Log
-	truncateMore int  // offsets
-	keep         bool // everything that lands in the log, to be looked at
+	wrapStore     func(store.Store) store.Store
+	wrapLog       func(*wal.Log) engine.Log
+	wrapLink      func(store.Store) store.Store // as a process sees it
+	truncateMore  int                           // offsets
+	truncateFirst bool                          // before the head says so
+	forgetEnd     bool                          // replay leaves the last batch of each log out
+	keep          bool                          // everything that lands in the log, to be looked at
 }
 
 // world is the store, the node's lives one after the other, and the client.

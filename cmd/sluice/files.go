@@ -19,6 +19,9 @@ type stateFiles struct{ pid, ports string }
 // monitored is a server that also tells where its monitoring listens.
 type monitored interface{ MonitorURL() string }
 
+// withWebsocket is a server that also tells where WebSocket clients connect.
+type withWebsocket interface{ WebsocketURL() string }
+
 // write makes the files that the options ask for, and removes those that an earlier call made elsewhere.
 func (s *stateFiles) write(o *config.Options, srv server) error {
 	if o.PidFile != "" {
@@ -73,12 +76,16 @@ func writePorts(path string, srv server) error {
 	ports := struct {
 		NATS       []string `json:"nats,omitempty"`
 		Monitoring []string `json:"monitoring,omitempty"`
+		Websocket  []string `json:"websocket,omitempty"`
 	}{}
 	if u := srv.ClientURL(); u != "" {
 		ports.NATS = []string{u}
 	}
 	if m, ok := srv.(monitored); ok && m.MonitorURL() != "" {
 		ports.Monitoring = []string{m.MonitorURL()}
+	}
+	if w, ok := srv.(withWebsocket); ok && w.WebsocketURL() != "" {
+		ports.Websocket = []string{w.WebsocketURL()}
 	}
 	b, err := json.Marshal(ports)
 	if err != nil {

@@ -21,6 +21,7 @@ type flags struct {
 	test       bool
 	help       bool
 	version    bool
+	tls        tlsFlags
 	// overrides lay the other flags over the options, in their order on the command line.
 	overrides []func(*config.Options)
 }
@@ -69,9 +70,11 @@ func (f *flags) define(fs *flag.FlagSet) {
 	fs.BoolVar(&f.version, "v", false, "")
 	fs.BoolVar(&f.version, "version", false, "")
 
+	f.tls.define(fs)
 	override(f, fs, asText, func(o *config.Options, v string) { o.Host = v }, "a", "addr", "net")
 	override(f, fs, strconv.Atoi, func(o *config.Options, v int) { o.Port = v }, "p", "port")
 	override(f, fs, strconv.Atoi, func(o *config.Options, v int) { o.HTTPPort = v }, "m", "http_port")
+	override(f, fs, strconv.Atoi, func(o *config.Options, v int) { o.HTTPSPort = v }, "ms", "https_port")
 	override(f, fs, asText, func(o *config.Options, v string) { o.ServerName = v }, "n", "name", "server_name")
 	override(f, fs, asText, func(o *config.Options, v string) { o.ClientAdvertise = v }, "client_advertise")
 	override(f, fs, asText, func(o *config.Options, v string) { o.Auth.Username = v }, "user")
@@ -141,6 +144,9 @@ func (f *flags) options() (config.Options, error) {
 	for _, set := range f.overrides {
 		set(&o)
 	}
+	if err := f.tls.lay(&o); err != nil {
+		return config.Options{}, err
+	}
 	if f.store != "" {
 		o.Store.URL = f.store
 	}
@@ -167,6 +173,7 @@ Server:
   -n, --name, --server_name NAME   name of the server, which also names its log in the store (the host's name)
       --client_advertise HOST:PORT address that clients are told
   -m, --http_port PORT             port for monitoring: /healthz /varz /connz /subsz /jsz /metrics
+  -ms, --https_port PORT           the same port with TLS
   -c, --config FILE                configuration file in the NATS syntax
   -t                               test the configuration file and exit
       --test_reload FILE           with -t: test whether FILE could be reloaded (exit code 3: it needs a restart)
@@ -192,6 +199,12 @@ Log (to standard error):
 Authorization:
       --user USER, --pass PASSWORD the one user and password
       --auth TOKEN                 the one token
+
+TLS:
+      --tls                        with TLS (off: --tls=false)
+      --tlscert FILE, --tlskey FILE  certificate and key of the server
+      --tlsverify                  ask clients for certificates (or: --tlsverify=optional)
+      --tlscacert FILE             who signs them
 
   -v, --version                    print the version
   -h, --help                       print this help

@@ -31,17 +31,33 @@ type directory struct {
 	system     *Account
 	users      map[string]*user // by name
 	nkeys      map[string]*user // by public key
-	noAuth     *user
-	single     *Identity // the one user of authorization { user } or { token }
+	client     edge             // what clients without a user of their own are
+	websocket  edge             // the same of clients over WebSocket
 	settings   Settings
 	required   bool
 	advertised bool // whether INFO says that authentication is required
+}
+
+// edge is what one way of connecting has for clients that none of the users is.
+type edge struct {
+	noAuth *user     // who a client without credentials is; nil: refused
+	single *Identity // the one user of authorization { user } or { token }
+	token  bool      // of single
+}
+
+// edge gives what holds for a way of connecting.
+func (d *directory) edge(connection string) *edge {
+	if connection == ConnectionWebsocket {
+		return &d.websocket
+	}
+	return &d.client
 }
 
 // user is a configured user.
 type user struct {
 	*Identity
 	types []string
+	dn    distinguishedName // of a name that is one; else nil
 }
 
 // NewDirectory makes a directory. The error names every fault of the settings.
@@ -77,22 +93,43 @@ func newDirectory(s Settings) (*directory, error) {
 		settings: s,
 	}
 	errs := d.addAccounts(s)
-	if s.Username != "" && s.Token != "" {
-		errs = append(errs, errors.New("authorization has both a user and a token"))
-	}
 	users := len(d.users)+len(d.nkeys) > 0
-	if users && (s.Username != "" || s.Token != "") {
-		errs = append(errs, errors.New("authorization has users, and a single user or token as well"))
-	}
-	if secret := s.Password + s.Token; s.Username != "" || s.Token != "" {
-		rights, err := newRights(s.DefaultPermissions)
-		errs = append(errs, err)
-		d.single = &Identity{Account: d.accounts[DefaultName], User: s.Username, Rights: rights, secret: secret}
-	}
-	d.required = users || d.single != nil
+	errs = append(errs, d.setSingle(&d.client, s.Username, s.Password, s.Token))
+	d.required = users || d.client.single != nil
 	d.advertised = d.required
 	errs = append(errs, d.setNoAuthUser(s))
+	for _, f := range s.SharingFaults() {
+		errs = append(errs, f)
+	}
+	d.websocket = d.client
+	if w := &s.Websocket; w.override() {
+		d.websocket = edge{}
+		if err := d.setSingle(&d.websocket, w.Username, w.Password, w.Token); err != nil {
+			errs = append(errs, fmt.Errorf("websocket: %w", err))
+		}
+		if w.NoAuthUser != "" {
+			if d.websocket.noAuth = d.find(w.NoAuthUser); d.websocket.noAuth == nil {
+				errs = append(errs, fmt.Errorf("websocket: no_auth_user %q is no user", w.NoAuthUser))
+			}
+		}
+	}
 	return d, errors.Join(errs...)
+}
+
+// setSingle enters the one user or token that an edge has in place of a list of users.
+func (d *directory) setSingle(e *edge, name, password, token string) error {
+	switch {
+	case name == "" && token == "":
+		return nil
+	case name != "" && token != "":
+		return errors.New("authorization has both a user and a token")
+	case len(d.users)+len(d.nkeys) > 0:
+		return errors.New("authorization has users, and a single user or token as well")
+	}
+	rights, err := newRights(d.settings.DefaultPermissions)
+	e.single = &Identity{Account: d.accounts[DefaultName], User: name, Rights: rights, secret: password + token}
+	e.token = token != ""
+	return err
 }
 
 // addAccounts adds the accounts with their users, and those two that are always there.
@@ -163,6 +200,7 @@ func (d *directory) addUser(s UserSettings, a *Account, defaults *Permissions) e
 		return fmt.Errorf("user %q stands twice", s.Name)
 	}
 	u.Identity = &Identity{Account: a, User: s.Name, Rights: rights, secret: s.Password}
+	u.dn, _ = parseDN(s.Name) // most names are none
 	d.users[s.Name] = u
 	return nil
 }
@@ -171,19 +209,24 @@ var connectionTypes = []string{
 	ConnectionStandard, ConnectionWebsocket, ConnectionInProcess, ConnectionLeaf, ConnectionLeafWS, ConnectionMQTT, ConnectionMQTTWS,
 }
 
+// find gives a user by name or public nkey, or nil.
+func (d *directory) find(name string) *user {
+	if u := d.users[name]; u != nil {
+		return u
+	}
+	return d.nkeys[name]
+}
+
 // setNoAuthUser finds who a client without credentials is.
 func (d *directory) setNoAuthUser(s Settings) error {
 	if s.NoAuthUser != "" {
-		if d.noAuth = d.users[s.NoAuthUser]; d.noAuth == nil {
-			d.noAuth = d.nkeys[s.NoAuthUser]
-		}
-		if d.noAuth == nil {
+		if d.client.noAuth = d.find(s.NoAuthUser); d.client.noAuth == nil {
 			return fmt.Errorf("no_auth_user %q is no user", s.NoAuthUser)
 		}
 		d.advertised = false
 		return nil
 	}
-	if d.single != nil || !d.required {
+	if d.client.single != nil || !d.required {
 		return nil
 	}
 	for u := range chain(maps.Values(d.users), maps.Values(d.nkeys)) {
@@ -192,7 +235,7 @@ func (d *directory) setNoAuthUser(s Settings) error {
 		}
 	}
 	// Users of the system account alone do not shut everybody else out.
-	d.noAuth = &user{Identity: &Identity{Account: d.accounts[DefaultName]}}
+	d.client.noAuth = &user{Identity: &Identity{Account: d.accounts[DefaultName]}}
 	return nil
 }
 
@@ -208,17 +251,33 @@ func chain[T any](seqs ...func(yield func(T) bool)) func(yield func(T) bool) {
 	}
 }
 
-// AuthRequired reports whether a client must authenticate (or be taken for the user for those who do not).
-func (d *Directory) AuthRequired() bool { return d.current.Load().required }
+// AuthRequired reports whether a client that connects in this way must authenticate (or be taken for the user for those
+// who do not).
+func (d *Directory) AuthRequired(connection string) bool {
+	return d.current.Load().requiredOver(connection)
+}
+
+func (d *directory) requiredOver(connection string) bool {
+	return d.required || connection == ConnectionWebsocket && d.settings.Websocket.override()
+}
 
 // AuthAdvertised is auth_required of INFO: whether a client without credentials would be refused.
-func (d *Directory) AuthAdvertised() bool { return d.current.Load().advertised }
+func (d *Directory) AuthAdvertised(connection string) bool {
+	now := d.current.Load()
+	return now.advertised || connection == ConnectionWebsocket && now.settings.Websocket.override()
+}
 
 // NonceRequired reports whether INFO must carry a nonce to sign.
 func (d *Directory) NonceRequired() bool { return len(d.current.Load().nkeys) > 0 }
 
 // Timeout is how long a connection may take to authenticate.
-func (d *Directory) Timeout() time.Duration { return d.current.Load().settings.Timeout }
+func (d *Directory) Timeout(connection string) time.Duration {
+	s := &d.current.Load().settings
+	if connection == ConnectionWebsocket && s.Websocket.Timeout != 0 {
+		return s.Websocket.Timeout
+	}
+	return s.Timeout
+}
 
 // Account gives an account by name, or nil.
 func (d *Directory) Account(name string) *Account { return d.current.Load().accounts[name] }
@@ -237,7 +296,9 @@ func (d *Directory) Accounts() []*Account {
 }
 
 // HasNoAuthUser reports whether a client without CONNECT or credentials is let in as somebody.
-func (d *Directory) HasNoAuthUser() bool { return d.current.Load().noAuth != nil }
+func (d *Directory) HasNoAuthUser(connection string) bool {
+	return d.current.Load().edge(connection).noAuth != nil
+}
 
 // Authenticate finds out who a client is. The error wraps ErrUnauthorized or ErrJWT, and says more for the log than a
 // client should hear. With hashed passwords it takes as long as the hash was made to take.
@@ -246,26 +307,29 @@ func (d *Directory) Authenticate(c Credentials) (*Identity, error) {
 }
 
 func (d *directory) authenticate(c *Credentials) (*Identity, error) {
+	e := d.edge(c.Connection)
 	switch {
-	case !d.required:
+	case !d.requiredOver(c.Connection):
 		return &Identity{Account: d.accounts[DefaultName], User: c.User + c.NKey}, nil
-	case c.none() && d.noAuth != nil && d.noAuth.allows(c.Connection):
-		return d.noAuth.Identity, nil
+	case c.Mapped && c.NKey == "" && len(d.users) > 0:
+		return d.byCertificate(c)
+	case c.none() && e.noAuth != nil && e.noAuth.allows(c.Connection):
+		return e.noAuth.Identity, nil
 	case c.NKey != "" && len(d.nkeys) > 0:
 		return d.byNKey(c)
 	case c.User != "" && len(d.users) > 0:
 		return d.byName(c)
-	case d.single != nil:
+	case e.single != nil:
 		shown := c.Pass
-		if d.settings.Token != "" {
+		if e.token {
 			shown = c.Token
-		} else if c.User != d.single.User {
+		} else if c.User != e.single.User {
 			return nil, fmt.Errorf("%w: unknown user %q", ErrUnauthorized, c.User)
 		}
-		if !secretMatches(d.single.secret, shown) {
+		if !secretMatches(e.single.secret, shown) {
 			return nil, fmt.Errorf("%w: wrong password or token", ErrUnauthorized)
 		}
-		return d.single, nil
+		return e.single, nil
 	case c.JWT != "":
 		return nil, ErrJWT
 	}
@@ -305,6 +369,7 @@ func (d *Directory) Recheck(id *Identity, c Credentials) (*Identity, error) {
 	now := d.current.Load()
 	var u *user
 	switch {
+	case c.Mapped:
 	case c.NKey != "" && id.secret == c.NKey:
 		u = now.nkeys[c.NKey]
 	case c.User != "" && id.User == c.User:

@@ -181,8 +181,8 @@ func TestAdvertised(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := mustDirectory(t, tt.s)
-			if d.AuthRequired() != tt.required || d.AuthAdvertised() != tt.advertised || d.HasNoAuthUser() != tt.nobody {
-				t.Errorf("required %v, advertised %v, nobody %v", d.AuthRequired(), d.AuthAdvertised(), d.HasNoAuthUser())
+			if d.AuthRequired(ConnectionStandard) != tt.required || d.AuthAdvertised(ConnectionStandard) != tt.advertised || d.HasNoAuthUser(ConnectionStandard) != tt.nobody {
+				t.Errorf("required %v, advertised %v, nobody %v", d.AuthRequired(ConnectionStandard), d.AuthAdvertised(ConnectionStandard), d.HasNoAuthUser(ConnectionStandard))
 			}
 		})
 	}

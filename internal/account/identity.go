@@ -1,5 +1,7 @@
 package account
 
+import "crypto/x509"
+
 // Credentials are what a client shows in CONNECT.
 type Credentials struct {
 	User, Pass string
@@ -9,6 +11,9 @@ type Credentials struct {
 	Nonce      []byte // that INFO gave
 	JWT        string
 	Connection string // how the client is connected: ConnectionStandard, …
+	// Mapped clients are who their certificate says, and nothing else counts. Without a certificate they are nobody.
+	Mapped      bool
+	Certificate *x509.Certificate // verified
 }
 
 // The types of connection that a user may be limited to.

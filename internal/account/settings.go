@@ -19,11 +19,28 @@ type Settings struct {
 	Username, Password, Token string
 	// DefaultPermissions holds for users that have none of their own; nil allows everything.
 	DefaultPermissions *Permissions
-	SystemAccount      string // "" is SystemName
+	// Mappings are those of the default account.
+	Mappings      []Mapping
+	SystemAccount string // "" is SystemName
 	// NoAuthUser is the user that a client without credentials becomes; "" refuses such clients where users exist.
 	NoAuthUser string
 	// Timeout is how long a connection may take to authenticate; 0 is 2 s.
 	Timeout time.Duration
+	// Websocket, where it names anybody, stands in place of Username, Password, Token and NoAuthUser for clients that come
+	// over WebSocket.
+	Websocket WebsocketSettings
+}
+
+// WebsocketSettings are the credentials of the block websocket { }.
+type WebsocketSettings struct {
+	Username, Password, Token string
+	NoAuthUser                string
+	Timeout                   time.Duration // 0: that of the others
+}
+
+// override reports whether they stand in place of the others.
+func (w *WebsocketSettings) override() bool {
+	return w.Username != "" || w.Token != "" || w.NoAuthUser != ""
 }
 
 // AccountSettings is one account.
@@ -34,6 +51,9 @@ type AccountSettings struct {
 	// Limits; 0 and -1 mean none.
 	MaxConnections, MaxSubscriptions int
 	MaxPayload                       int32
+	Exports                          []Export
+	Imports                          []Import
+	Mappings                         []Mapping
 }
 
 // JetStreamLimits bound an account's JetStream use; -1 means no limit.

@@ -14,9 +14,13 @@ type Batch struct {
 	Refs    []Ref       // those for this outlet, in the order of publication
 	Refused []Ref       // the outlet's answer: what it could not take
 	From    *Origin
+	by      *Publisher
 	// Few: the chunk goes to so few receivers that each may write on the publisher's goroutine.
 	Few bool
 }
+
+// routedBy is the subject by which a message was matched: mostly its own.
+func (b *Batch) routedBy(msg int) []byte { return b.by.routedBy(msg) }
 
 func msgOf(m *proto.Pub) Msg {
 	return Msg{Subject: m.Subject, Reply: m.Reply(), Header: m.Header(), Data: m.Data()}

@@ -11,15 +11,19 @@ import "sync"
 
 // Broker holds the subject spaces of all accounts.
 type Broker struct {
+	opts   Options
 	mu     sync.RWMutex
 	spaces map[string]*Space // never removed: there are as many as there are configured accounts
 }
 
-// Options configure a Broker. There is nothing to choose so far.
-type Options struct{}
+// Options configure a Broker.
+type Options struct {
+	// ServerName is what a service import with share tells the exporter.
+	ServerName string
+}
 
 // New makes a broker without spaces.
-func New(Options) *Broker { return &Broker{spaces: make(map[string]*Space)} }
+func New(opts Options) *Broker { return &Broker{opts: opts, spaces: make(map[string]*Space)} }
 
 // Space gives the subject space of an account, and makes it at the first call.
 func (b *Broker) Space(account string) *Space {

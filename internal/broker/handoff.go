@@ -41,7 +41,7 @@ func (p *Publisher) Pending() bool { return len(p.msgs) > 0 }
 // handOff gives every receiver its part: one call each, and a further one for those that get messages of queue groups
 // whose chosen member has gone meanwhile.
 func (p *Publisher) handOff() {
-	p.batch.Msgs, p.batch.From, p.batch.Few = p.msgs, p.opts.Origin, len(p.active) <= few
+	p.batch.Msgs, p.batch.From, p.batch.Few, p.batch.by = p.msgs, p.opts.Origin, len(p.active) <= few, p
 	if p.grouped {
 		p.chooseAgain()
 	}
@@ -60,7 +60,7 @@ func (p *Publisher) handOff() {
 	if len(p.missed) > 0 {
 		for i := range p.msgs {
 			if m := &p.msgs[i]; p.missed[i] == m.Receivers {
-				p.opts.Lost(m)
+				p.opts.Lost(m, i)
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func (p *Publisher) miss(msg int) {
 	if p.missed == nil {
 		p.missed = make(map[int]int32)
 	}
-	p.missed[msg]++
+	p.missed[p.whole(msg)]++
 }
 
 func (p *Publisher) handTo(st *stage) {
@@ -194,19 +194,30 @@ func (p *Publisher) reroute() {
 func (p *Publisher) rechoose(ref Ref) {
 	to := p.routedBy(ref.Msg)
 	p.space.index.Match(to, &p.result)
-	var candidates, inOrder []target // the second are the better ones
+	type candidate struct {
+		target
+		at int // the position of the message
+	}
+	var candidates, inOrder []candidate // the second are the better ones
 	for i := range p.result.Queues {
 		if p.result.Queues[i].Name != ref.Sub.Queue() {
 			continue
 		}
 		for _, sub := range p.result.Queues[i].Members {
-			if _, refused := p.refused[sub]; refused || sub == ref.Sub || sub.Closed() || p.barred(sub, to) {
+			at, called := p.whole(ref.Msg), to
+			if s, ok := sub.to.(*shadow); ok {
+				if at, called = p.variantOf(at, s, to); at < 0 {
+					continue
+				}
+				sub = s.sub
+			}
+			if _, refused := p.refused[sub]; refused || sub == ref.Sub || sub.Closed() || p.barred(sub, called) {
 				continue
 			}
-			t := target{sub, p.stageOf(sub.to)}
-			candidates = append(candidates, t)
-			if t.st.done <= ref.Msg && sub.Limit() == 0 {
-				inOrder = append(inOrder, t)
+			c := candidate{target{sub, p.stageOf(sub.to)}, at}
+			candidates = append(candidates, c)
+			if c.st.done <= at && sub.Limit() == 0 {
+				inOrder = append(inOrder, c)
 			}
 		}
 	}
@@ -217,11 +228,13 @@ func (p *Publisher) rechoose(ref Ref) {
 		p.miss(ref.Msg)
 		return
 	}
-	p.insert(&candidates[p.choose(len(candidates))], ref.Msg)
+	chosen := &candidates[p.choose(len(candidates))]
+	p.insert(&chosen.target, chosen.at)
 }
 
 // routedBy is the subject by which a message was matched.
 func (p *Publisher) routedBy(msg int) []byte {
+	msg = p.whole(msg)
 	i, found := slices.BinarySearchFunc(p.detours, msg, func(d detour, msg int) int { return d.msg - msg })
 	if found {
 		return p.detours[i].to
@@ -254,7 +267,7 @@ func (p *Publisher) reset() {
 	p.grouped, p.refused, p.missed = false, nil, nil
 	p.msgs, p.detours = giveBack(p.msgs, keptMsgs, &msgScratch), p.detours[:0]
 	p.staged = 0
-	p.batch.Msgs = nil
+	p.batch.Msgs, p.batch.by = nil, nil
 	if len(p.stages) > max(p.sweepAt, minSweep) {
 		p.sweep(width)
 	}
@@ -282,7 +295,7 @@ func (p *Publisher) sweep(width int) {
 func (p *Publisher) forget() {
 	p.routes = routes{}
 	p.last = nil
-	p.spare = Route{}
+	p.spare, p.mapped = Route{}, nil
 	p.result = subject.Result[*Subscription]{}
 	p.stages = nil
 	p.sweepAt = 0

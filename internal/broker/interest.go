@@ -3,6 +3,7 @@ package broker
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -33,7 +34,14 @@ func PlainInterest() Interest { return Interest{kind: plainInterest} }
 func QueueInterest(queue string) Interest { return Interest{kind: queueInterest, queue: queue} }
 
 // HasInterest reports whether somebody, the server itself included, would receive a message to the subject.
-func (s *Space) HasInterest(subj string) bool { return s.index.HasInterest([]byte(subj)) }
+func (s *Space) HasInterest(subj string) bool {
+	if strings.HasPrefix(subj, replyPrefix) {
+		if interested, known := s.replies.hasInterest(subj); known {
+			return interested
+		}
+	}
+	return s.index.HasInterest([]byte(subj))
+}
 
 // HasInterestOf is HasInterest for a part of the subscriptions.
 func (s *Space) HasInterestOf(subj string, in Interest) bool {

@@ -17,10 +17,13 @@ type PublisherOptions struct {
 	Origin *Origin // nil: the server itself
 	Self   Receiver
 	NoEcho bool // Self does not get what it publishes
+	// Mapped: the account's subject mappings apply, as they do to what clients publish.
+	Mapped bool
 	// Check judges a subject when it is first seen; its answer is Route.Verdict until subscriptions or permissions change.
 	Check func(subject []byte) uint8
-	// Lost is told of a message that was staged, but whose receivers had all gone when it was handed over.
-	Lost func(m *proto.Pub)
+	// Lost is told of a message that was staged, but whose receivers had all gone when it was handed over, and how many
+	// were staged before it since the last hand-off.
+	Lost func(m *proto.Pub, at int)
 }
 
 // Publisher publishes into a space. It is not safe for concurrent use: each goroutine has its own.
@@ -31,7 +34,13 @@ type Publisher struct {
 	last   *Route
 	epoch  uint64 // how often Refresh was called
 	spare  Route  // for subjects that are not in the cache
-	result subject.Result[*Subscription]
+	// mapped are the routes of subjects that a mapping led to; nil until the first.
+	mapped *mappedRoutes
+	// imported: what it publishes came through a service import, via that one. parent published it there.
+	imported bool
+	via      Receiver
+	parent   *Publisher
+	result   subject.Result[*Subscription]
 
 	stages     map[Receiver]*stage
 	sweepAt    int // how many stages there may be before sweep looks at them
@@ -83,16 +92,21 @@ func (p *Publisher) Publish(m Msg) (receivers int) { return p.PublishTo(m.Subjec
 func (p *Publisher) PublishTo(to []byte, m Msg) (receivers int) {
 	p.Refresh()
 	r := p.Route(to)
-	if len(r.plain) == 0 && len(r.groups) == 0 {
+	if r.empty() {
 		return 0
 	}
 	wire := p.copy(m)
+	return p.stageDetour(r, to, &wire)
+}
+
+// stageDetour stages a message that takes the route of to.
+func (p *Publisher) stageDetour(r *Route, to []byte, m *proto.Pub) (receivers int) {
 	if !bytes.Equal(to, m.Subject) {
 		start := len(p.arena)
 		p.arena = append(p.arena, to...)
 		p.detours = append(p.detours, detour{len(p.msgs), p.arena[start:]})
 	}
-	return p.Stage(r, &wire)
+	return p.Stage(r, m)
 }
 
 // copy puts a message into the arena in the form that is staged.
@@ -149,7 +163,7 @@ func (p *Publisher) lookUp(subj []byte) *Route {
 			r.subject = append(r.subject[:0], subj...)
 		}
 		p.fill(r)
-	case r.epoch != p.epoch && (r.policy != p.space.policy.Load() || !r.stamp.Holds()):
+	case r.epoch != p.epoch && !p.holds(r):
 		p.fill(r)
 	}
 	r.epoch = p.epoch
@@ -157,19 +171,22 @@ func (p *Publisher) lookUp(subj []byte) *Route {
 	return r
 }
 
+// holds reports whether a route is still what a new look would find.
+func (p *Publisher) holds(r *Route) bool {
+	return r.policy == p.space.policy.Load() && r.stamp.Holds()
+}
+
 // Stage notes that a message takes a route, and reports how many receivers it has. Its slices must hold until the
-// hand-off.
+// hand-off. Where a mapping gives the message another subject, m.Subject is that one afterwards.
 func (p *Publisher) Stage(r *Route, m *proto.Pub) (receivers int) {
+	if r.special {
+		return p.stageSpecial(r, m)
+	}
 	n := len(r.plain) + len(r.groups)
 	if n == 0 {
 		return 0
 	}
-	at := len(p.msgs)
-	if at == cap(p.msgs) {
-		p.msgs = grow(p.msgs, keptMsgs, &msgScratch)
-	}
-	p.msgs = append(p.msgs, *m)
-	p.msgs[at].Receivers = int32(n)
+	at := p.push(m, n)
 	for i := range r.plain {
 		p.add(&r.plain[i], at)
 	}
@@ -180,6 +197,17 @@ func (p *Publisher) Stage(r *Route, m *proto.Pub) (receivers int) {
 		p.handOff()
 	}
 	return n
+}
+
+// push notes a message and gives its position.
+func (p *Publisher) push(m *proto.Pub, receivers int) (at int) {
+	at = len(p.msgs)
+	if at == cap(p.msgs) {
+		p.msgs = grow(p.msgs, keptMsgs, &msgScratch)
+	}
+	p.msgs = append(p.msgs, *m)
+	p.msgs[at].Receivers = int32(receivers)
+	return at
 }
 
 func (p *Publisher) add(t *target, at int) {

@@ -1,5 +1,7 @@
 package broker
 
+import "time"
+
 // Msg is a message on its way. The slices belong to whoever passes the Msg and are valid during the call only.
 type Msg struct {
 	Subject []byte
@@ -57,4 +59,6 @@ type Origin struct {
 	Name    string // CONNECT name, lang and version
 	Lang    string
 	Version string
+	Start   time.Time
+	RTT     func() time.Duration // as last measured; nil: unknown
 }

@@ -18,10 +18,20 @@ type Route struct {
 	epoch   uint64 // the publisher's, when it was last found to hold
 	plain   []target
 	groups  []group
+
+	// special: there is more to it than plain and groups.
+	special  bool
+	foreign  []foreign // subscriptions of accounts that import the subject
+	variants [][]byte  // what those call it
+	mapping  *Mapping  // applies to the subject, so that the route is found for each message anew
+	dest     []byte    // where mapping leads, if it always leads there
 }
 
 // Receivers is how many receivers a message would have, of which a queue group is one.
-func (r *Route) Receivers() int { return len(r.plain) + len(r.groups) }
+func (r *Route) Receivers() int { return len(r.plain) + len(r.groups) + len(r.foreign) }
+
+// empty reports whether a message would reach nobody.
+func (r *Route) empty() bool { return r.Receivers() == 0 && r.mapping == nil }
 
 // target is a subscription together with the stage of its receiver.
 type target struct {
@@ -29,7 +39,10 @@ type target struct {
 	st  *stage
 }
 
-type group struct{ members []target }
+type group struct {
+	members []target
+	foreign []foreign // members in accounts that import the subject
+}
 
 // Bounds of a publisher's cache of routes: sets of four, which grow with use.
 const (
@@ -126,20 +139,33 @@ func (c *routes) grow() {
 
 // fill finds out what the route's subject reaches.
 func (p *Publisher) fill(r *Route) {
+	if p.opts.Mapped && p.fillMapping(r) {
+		return
+	}
+	p.fillDirect(r)
+}
+
+// fillDirect is fill without the account's mappings.
+func (p *Publisher) fillDirect(r *Route) {
 	r.policy = p.space.policy.Load()
 	res := &p.result
 	r.stamp = p.space.index.MatchStamped(r.subject, res)
 	r.plain, r.groups = r.plain[:0], r.groups[:0]
+	if r.special {
+		r.ordinary()
+	}
+	if p.opts.Check != nil {
+		r.Verdict = p.opts.Check(r.subject)
+	}
 	for _, sub := range res.Plain {
-		if !p.barred(sub, r.subject) {
+		if to, ok := sub.to.(*shadow); ok {
+			r.foreign = p.appendForeign(r, r.foreign, to)
+		} else if !p.barred(sub, r.subject) {
 			r.plain = append(r.plain, target{sub, p.stageOf(sub.to)})
 		}
 	}
 	for i := range res.Queues {
 		p.fillGroup(r, &res.Queues[i])
-	}
-	if p.opts.Check != nil {
-		r.Verdict = p.opts.Check(r.subject)
 	}
 }
 
@@ -150,14 +176,16 @@ func (p *Publisher) fillGroup(r *Route, g *subject.Group[*Subscription]) {
 	} else {
 		r.groups = append(r.groups, group{})
 	}
-	members := r.groups[n].members[:0]
+	members, abroad := r.groups[n].members[:0], r.groups[n].foreign[:0]
 	for _, sub := range g.Members {
-		if !p.barred(sub, r.subject) {
+		if to, ok := sub.to.(*shadow); ok {
+			abroad = p.appendForeign(r, abroad, to)
+		} else if !p.barred(sub, r.subject) {
 			members = append(members, target{sub, p.stageOf(sub.to)})
 		}
 	}
-	r.groups[n].members = members
-	if len(members) == 0 {
+	r.groups[n].members, r.groups[n].foreign = members, abroad
+	if len(members)+len(abroad) == 0 {
 		r.groups = r.groups[:n]
 	}
 }

@@ -21,11 +21,22 @@ type Space struct {
 	policy     atomic.Uint64
 	watches    watches
 	publishers sync.Pool // *Publisher, for PublishOnce
+
+	mappings atomic.Pointer[[]Mapping] // nil: none
+	sharing  atomic.Pointer[imports]   // nil: imports nothing, and never did
+	relays   sync.Pool                 // *Publisher of what comes from other accounts
+	replies  *replies
+
+	shareMu  sync.Mutex // guards what follows; may be held while that of no other space is
+	services map[string]*importer
+	shadows  map[*Subscription][]cast
 }
 
 func newSpace(account string) *Space {
 	s := &Space{account: account, index: subject.NewTrie[*Subscription](subject.TrieOptions{})}
 	s.publishers.New = func() any { return s.NewPublisher() }
+	s.relays.New = func() any { return newRelay(s) }
+	s.replies = newReplies(s)
 	return s
 }
 
@@ -47,14 +58,26 @@ func (s *Space) Subscribe(subject, queue string, r Receiver) (*Subscription, err
 
 // Add lets a subscription that [NewSubscription] made take effect.
 func (s *Space) Add(sub *Subscription) error {
-	first, err := s.index.Insert(sub.Subject(), sub.Queue(), sub)
+	first, err := s.insert(sub)
 	if err != nil {
-		return fmt.Errorf("%w: %q", ErrInvalidSubject, sub.Subject())
+		return err
 	}
 	if first {
 		s.watches.changed(s, sub.Subject())
 	}
+	if s.sharing.Load() != nil {
+		s.shade(sub)
+	}
 	return nil
+}
+
+// insert lets a subscription take effect and tells nobody; first means that watches may see a difference.
+func (s *Space) insert(sub *Subscription) (first bool, err error) {
+	first, err = s.index.Insert(sub.Subject(), sub.Queue(), sub)
+	if err != nil {
+		return false, fmt.Errorf("%w: %q", ErrInvalidSubject, sub.Subject())
+	}
+	return first, nil
 }
 
 // Unsubscribe ends a subscription. Messages that a publisher has staged for it but not handed over are not delivered;
@@ -63,9 +86,19 @@ func (s *Space) Unsubscribe(sub *Subscription) {
 	if sub.closed.Swap(true) {
 		return
 	}
-	if _, last := s.index.Remove(sub.Subject(), sub.Queue(), sub); last {
+	if s.remove(sub) {
 		s.watches.changed(s, sub.Subject())
 	}
+	if s.sharing.Load() != nil {
+		s.unshade(sub)
+	}
+}
+
+// remove ends a subscription and tells nobody; last means that watches may see a difference.
+func (s *Space) remove(sub *Subscription) (last bool) {
+	sub.closed.Store(true)
+	_, last = s.index.Remove(sub.Subject(), sub.Queue(), sub)
+	return last
 }
 
 // Invalidate makes every publisher find its routes anew: a receiver's filter, or what a publisher may do, has changed.

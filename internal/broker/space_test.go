@@ -274,7 +274,7 @@ func TestMemberThatRefusesEverything(t *testing.T) {
 	}
 	alive.closed = true
 	lost := 0
-	p = s.NewPublisherFor(PublisherOptions{Lost: func(*proto.Pub) { lost++ }})
+	p = s.NewPublisherFor(PublisherOptions{Lost: func(*proto.Pub, int) { lost++ }})
 	for range 100 {
 		p.Publish(Msg{Subject: []byte("a")})
 	}

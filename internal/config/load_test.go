@@ -110,8 +110,8 @@ func TestLoadRefuses(t *testing.T) {
 		want       []string // line:column, setting and the start of the reason; one entry a fault
 	}{
 		{"unknown", "\nfoo: 1", []string{":2: foo: unknown setting"}},
-		{"unsupported at the top", "port: 1\ncluster { port: 2 }\n  tls { }\nmqtt: {}\noperator: x",
-			[]string{":2: cluster: not supported", ":3: tls: not supported", ":4: mqtt: not supported", ":5: operator: not supported"}},
+		{"unsupported at the top", "port: 1\ncluster { port: 2 }\n  ocsp: true\nmqtt: {}\noperator: x",
+			[]string{":2: cluster: not supported", ":3: ocsp: not supported", ":4: mqtt: not supported", ":5: operator: not supported"}},
 		{"unsupported inside", "jetstream {\n  cipher: aes\n  what: 1\n  limits { max_ha_assets: 1 }\n}",
 			[]string{":2: jetstream.cipher: not supported", ":3: jetstream.what: unknown setting", ":4: jetstream.limits.max_ha_assets: not supported"}},
 		{"exports, users and limits", "accounts {\n A {\n  exports: []\n  nope: 1\n  users: [\n   {\n    user: a\n    x: 1\n   }\n  ]\n  limits { max_leafs: 1 }\n }\n \"$G\" {}\n}",
@@ -219,6 +219,7 @@ func TestDefaults(t *testing.T) {
 	want := Options{ServerName: NodeName(4222), Host: "0.0.0.0", Port: 4222, HTTPHost: "0.0.0.0", MaxConnections: 65536, MaxPayload: 1048576, MaxPending: 67108864,
 		MaxControlLine: 4096, MaxClosedClients: 10000, WriteDeadline: 10 * time.Second, PingInterval: 2 * time.Minute, MaxPingsOut: 2,
 		Auth: account.Settings{SystemAccount: "$SYS", Timeout: 2 * time.Second}, LameDuckDuration: 2 * time.Minute, LameDuckGracePeriod: 10 * time.Second,
+		Websocket: Websocket{Host: "0.0.0.0", HandshakeTimeout: 2 * time.Second},
 		JetStream: JetStream{MaxMemory: -1, MaxStore: -1, Limits: JetStreamLimits{DefaultMaxConsumers: 1000}}, Store: Store{URL: "dir://./sluice-data"}}
 	if !reflect.DeepEqual(o, want) {
 		t.Errorf("\ngot  %+v\nwant %+v", o, want)

@@ -32,8 +32,14 @@ type Options struct {
 	// ClientAdvertise is the "host" or "host:port" that INFO's connect_urls names in place of the addresses listened on.
 	ClientAdvertise string
 
+	// TLS of the client port, and of HTTPSPort; nil: none. AllowNonTLS lets clients without TLS in as well.
+	TLS         *TLS
+	AllowNonTLS bool
+	Websocket   Websocket
+
 	HTTPHost     string // of the monitoring port; default: Host
 	HTTPPort     int    // 0: no monitoring; RandomPort takes a free one
+	HTTPSPort    int    // the same with TLS; not both
 	HTTPBasePath string // before every monitoring path; "" or "/…" without a trailing slash
 
 	MaxConnections   int           // clients; default 65,536; negative refuses every client, as nats-server's max_connections: 0 does
@@ -153,6 +159,11 @@ func (o *Options) SetDefaults() {
 	setDefault(&o.PingInterval, defaultPingInterval)
 	setDefault(&o.MaxPingsOut, defaultMaxPingsOut)
 	setDefault(&o.Auth.SystemAccount, account.SystemName)
+	o.TLS.setDefaults()
+	o.Websocket.setDefaults()
+	if o.TLS != nil {
+		setDefault(&o.Auth.Timeout, o.TLS.Timeout+time.Second)
+	}
 	setDefault(&o.Auth.Timeout, defaultAuthTimeout)
 	setDefault(&o.LameDuckDuration, defaultLameDuck)
 	setDefault(&o.LameDuckGracePeriod, defaultLameDuckGrace)
@@ -187,6 +198,8 @@ func (o *Options) Clone() Options {
 	c.Metadata = maps.Clone(o.Metadata)
 	c.Auth.Accounts = slices.Clone(o.Auth.Accounts)
 	c.Auth.Users = slices.Clone(o.Auth.Users)
+	c.TLS = o.TLS.clone()
+	c.Websocket.TLS = o.Websocket.TLS.clone()
 	c.ConfigWarnings = slices.Clone(o.ConfigWarnings)
 	return c
 }

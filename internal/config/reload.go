@@ -26,6 +26,9 @@ func never(_, _ any) bool  { return false }
 // raised allows a bound to grow, as nats-server does: what is in use always fits then. No bound (negative) is not left.
 func raised(old, new any) bool { return old.(int64) >= 0 && new.(int64) > old.(int64) }
 
+// bothOrNeither allows what a listener reads anew for each connection to change, but neither to begin nor to end.
+func bothOrNeither(old, new any) bool { return (old.(*TLS) == nil) == (new.(*TLS) == nil) }
+
 // reloadRules names every field of Options once; a test sees to that.
 var reloadRules = []struct {
 	setting string
@@ -39,7 +42,11 @@ var reloadRules = []struct {
 	{"port", func(o *Options) any { return o.Port }, never},
 	{"listen", func(o *Options) any { return o.NoListen }, never},
 	{"client_advertise", func(o *Options) any { return o.ClientAdvertise }, always},
-	{"http", func(o *Options) any { return [2]any{o.HTTPHost, o.HTTPPort} }, never},
+	{"http", func(o *Options) any { return [3]any{o.HTTPHost, o.HTTPPort, o.HTTPSPort} }, never},
+	{"tls", func(o *Options) any { return o.TLS }, always},
+	{"allow_non_tls", func(o *Options) any { return o.AllowNonTLS }, always},
+	{"websocket", func(o *Options) any { return o.Websocket.withoutTLS() }, never},
+	{"websocket.tls", func(o *Options) any { return o.Websocket.TLS }, bothOrNeither},
 	{"http_base_path", func(o *Options) any { return o.HTTPBasePath }, never},
 	{"max_connections", func(o *Options) any { return o.MaxConnections }, always},
 	{"max_subscriptions", func(o *Options) any { return o.MaxSubscriptions }, always},

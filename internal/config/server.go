@@ -10,11 +10,10 @@ import (
 // The reasons for refusing what nats-server knows.
 const (
 	noCluster  = "this version runs alone"
-	noTLS      = "this version listens without TLS"
+	noOCSP     = "this version neither staples nor asks for OCSP responses"
 	noOperator = "accounts and users come from this file, not from an operator's JWTs"
 	noSyslog   = "log to standard error or to log_file"
 	noProfile  = "there is no profiling port"
-	noMapping  = "this version does not map subjects"
 )
 
 // serverSettings is the table of the settings outside any block.
@@ -49,6 +48,11 @@ func (d *decoder) networkSettings(s settings, o *Options) {
 	s.add(d.text(&o.ClientAdvertise), "client_advertise")
 	s.add(d.listen(&o.HTTPHost, &o.HTTPPort, "http_host", "http_port"), "http")
 	s.add(d.port(&o.HTTPPort), "http_port", "monitor_port")
+	s.add(d.listen(&o.HTTPHost, &o.HTTPSPort, "http_host", "https_port"), "https")
+	s.add(d.port(&o.HTTPSPort), "https_port")
+	s.add(d.tls(&o.TLS), "tls")
+	s.add(d.flag(&o.AllowNonTLS), "allow_non_tls")
+	s.add(func(v value) { d.websocket(v, o) }, "websocket", "ws")
 	s.add(func(v value) {
 		if path, ok := d.asText(v); ok {
 			o.HTTPBasePath = BasePath(path)
@@ -97,6 +101,7 @@ func (d *decoder) logSettings(s settings, o *Options) {
 	s.add(number(d, &o.Log.SizeLimit, 0, math.MaxInt64), "log_size_limit", "logfile_size_limit")
 	s.add(number(d, &o.Log.MaxFiles, 0, math.MaxInt32), "log_max_num", "logfile_max_num")
 	s.add(number(d, &o.MaxTracedMsgLen, 0, math.MaxInt32), "max_traced_msg_len")
+	s.add(func(v value) { o.Auth.Mappings = d.mappings(v) }, "mappings", "maps")
 	s.add(d.text(&o.PidFile), "pid_file", "pidfile")
 	s.add(d.text(&o.PortsFileDir), "ports_file_dir")
 }
@@ -104,14 +109,13 @@ func (d *decoder) logSettings(s settings, o *Options) {
 // refusals names every setting of nats-server that is not supported, so that the message can say why.
 func (d *decoder) refusals(s settings) {
 	s.refuse(d, noCluster, "cluster", "gateway", "leaf", "leafnodes")
-	s.refuse(d, "this version speaks the NATS protocol over TCP only", "mqtt", "websocket", "ws")
-	s.refuse(d, noTLS, "tls", "https", "https_port", "allow_non_tls", "ocsp", "ocsp_cache")
+	s.refuse(d, "this version speaks the NATS protocol only", "mqtt")
+	s.refuse(d, noOCSP, "ocsp", "ocsp_cache")
 	s.refuse(d, noOperator, "operator", "operators", "root", "roots", "root_operator", "root_operators", "resolver",
 		"account_resolver", "accounts_resolver", "resolver_tls", "resolver_preload", "resolver_pinned_accounts", "trusted",
 		"trusted_keys", "default_sentinel")
 	s.refuse(d, noSyslog, "syslog", "remote_syslog")
 	s.refuse(d, noProfile, "prof_port", "prof_block_rate")
-	s.refuse(d, noMapping, "mappings", "maps")
 	s.refuse(d, "traces show messages whole", "trace_headers")
 	s.refuse(d, "there is always a system account", "no_system_account", "no_system", "no_sys_acc")
 	s.refuse(d, "proxies are not told from other clients", "proxies", "proxy_protocol")

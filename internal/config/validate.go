@@ -42,10 +42,23 @@ func (v *validator) network(o *Options) {
 	v.check(validPort(o.Port), "port", "%d is no port", o.Port)
 	v.check(validPort(o.HTTPPort), "http_port", "%d is no port", o.HTTPPort)
 	v.check(o.HTTPPort <= 0 || o.HTTPPort != o.Port || o.NoListen, "http_port", "clients are listened for on port %d too", o.Port)
+	v.check(validPort(o.HTTPSPort), "https_port", "%d is no port", o.HTTPSPort)
+	v.check(o.HTTPPort == 0 || o.HTTPSPort == 0, "https_port", "can't specify both HTTP (%v) and HTTPs (%v) ports", o.HTTPPort, o.HTTPSPort)
+	v.check(o.HTTPSPort == 0 || o.TLS != nil, "https_port", "TLS cert and key required for HTTPS")
+	v.tls(o.TLS, "tls")
+	v.websocket(o)
 	v.check(o.HTTPBasePath == BasePath(o.HTTPBasePath), "http_base_path", "%q is no clean path", o.HTTPBasePath)
 	if o.ClientAdvertise != "" {
 		_, _, err := SplitAdvertise(o.ClientAdvertise, o.Port)
 		v.check(err == nil, "client_advertise", "%v", err)
+	}
+}
+
+func (v *validator) tls(t *TLS, setting string) {
+	if t != nil {
+		for _, reason := range t.faults() {
+			v.check(false, setting, "%s", reason)
+		}
 	}
 }
 

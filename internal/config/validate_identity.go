@@ -34,6 +34,13 @@ func (v *validator) identity(a *account.Settings) {
 		names[acc.Name] = true
 		v.users(acc.Users, setting+".users", users)
 	}
+	for _, f := range a.SharingFaults() {
+		setting := fmt.Sprintf("%s[%d]", f.List, f.Index)
+		if f.Account != "" {
+			setting = "accounts." + f.Account + "." + setting
+		}
+		v.check(false, setting, "%v", f.Err)
+	}
 	if len(users) > 0 {
 		v.check(!single, "authorization", "a single user cannot stand beside lists of users")
 		v.check(a.Token == "", "authorization", "a token cannot stand beside lists of users")

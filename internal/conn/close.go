@@ -31,7 +31,7 @@ func (c *Conn) closeLocked(reason Reason) {
 	// The read loop ends now, also where the last of the output takes its time.
 	_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 	if !reason.flushes() {
-		c.nc.Close() // a write under way fails
+		c.cut() // a write under way fails
 	}
 	switch {
 	case c.out.writing: // and finishes
@@ -41,6 +41,32 @@ func (c *Conn) closeLocked(reason Reason) {
 	default:
 		c.finish()
 	}
+}
+
+// cut closes the socket without a word. mu is held.
+func (c *Conn) cut() {
+	switch {
+	case c.frames != nil:
+		c.frames.cut()
+	case c.transport != nil:
+		c.transport.Conn.Close()
+	default:
+		c.nc.Close()
+	}
+}
+
+// part closes the socket, with what TLS and WebSocket have to say at the end. mu is held.
+func (c *Conn) part() {
+	if c.transport != nil {
+		c.transport.leave()
+	}
+	if c.frames != nil && !c.out.failed {
+		c.frames.farewell(c.closed)
+	}
+	if c.out.failed {
+		c.cut()
+	}
+	c.nc.Close()
 }
 
 func stop(t **time.Timer) {

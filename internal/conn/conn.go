@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -14,16 +15,23 @@ import (
 
 // Conn is a client's connection. Its read loop owns most of it; what others touch is guarded by mu.
 type Conn struct {
-	srv       *Server
-	nc        net.Conn
-	raw       syscall.RawConn // of nc, if it has one: to wait for input without holding a buffer
-	try       tryWriter       // nc, if it is one
-	id        uint64
-	host      string
-	port      int
-	start     time.Time
-	inProcess bool
-	nonce     string
+	srv   *Server
+	nc    net.Conn        // set again by a TLS handshake, with mu
+	raw   syscall.RawConn // of nc, if it has one: to wait for input without holding a buffer
+	try   tryWriter       // nc, if it is one
+	sock  syscall.RawConn // of what is under nc, if it has one
+	id    uint64
+	host  string
+	rport int
+	start time.Time
+	via   string // how the client is connected: account.ConnectionStandard, …
+	nonce string
+
+	// Of TLS, set once by the handshake, with mu; nil without.
+	transport *transport
+	tls       *tls.ConnectionState
+	tlsFirst  bool    // the handshake came before INFO
+	frames    *frames // nc, if it is a WebSocket
 
 	// The read loop's own.
 	parser     proto.Parser
@@ -73,12 +81,14 @@ type Conn struct {
 // ID is the connection's number, INFO's client_id.
 func (c *Conn) ID() uint64 { return c.id }
 
+func (c *Conn) inProcess() bool { return c.via == account.ConnectionInProcess }
+
 // isOpen must be called with mu held.
 func (c *Conn) isOpen() bool { return c.closed == 0 }
 
 // label names the connection in logs, as nats-server does.
 func (c *Conn) label() string {
-	return addrLabel(c.host, c.port, c.id)
+	return addrLabel(c.host, c.rport, c.id)
 }
 
 // rights gives what the client may do; nil is everything.

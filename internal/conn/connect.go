@@ -28,6 +28,9 @@ func (c *Conn) connect(arg []byte) bool {
 		c.parseFailed(fmt.Errorf("CONNECT: %w", err))
 		return false
 	}
+	if c.frames != nil {
+		c.frames.cookies.complete(&opts)
+	}
 	c.opts = opts
 	c.headers = !c.srv.options().NoHeaders && opts.Headers
 	again := c.connected
@@ -74,14 +77,11 @@ func (c *Conn) apply(opts *proto.Connect) {
 
 // credentials are what the client showed so far.
 func (c *Conn) credentials() account.Credentials {
-	kind := account.ConnectionStandard
-	if c.inProcess {
-		kind = account.ConnectionInProcess
-	}
+	port := c.port()
 	return account.Credentials{
 		User: c.opts.User, Pass: c.opts.Pass, Token: c.opts.Token,
 		NKey: c.opts.NKey, Sig: c.opts.Sig, Nonce: []byte(c.nonce), JWT: c.opts.JWT,
-		Connection: kind,
+		Connection: c.via, Mapped: port != nil && port.Map, Certificate: c.certificate(),
 	}
 }
 
@@ -112,6 +112,7 @@ func (c *Conn) join(id *account.Identity) bool {
 	c.origin = &broker.Origin{
 		ID: c.id, Account: id.Account.Name, User: id.User, Host: c.host, Kind: "Client",
 		Name: c.opts.Name, Lang: c.opts.Lang, Version: c.opts.Version,
+		Start: c.start, RTT: c.roundTrip,
 	}
 	return true
 }
@@ -186,7 +187,7 @@ func (c *Conn) firstOperation() bool {
 	if len(rest) == 0 || rest[0] == 'C' || rest[0] == 'c' {
 		return true
 	}
-	if c.srv.options().Directory.HasNoAuthUser() {
+	if c.srv.options().Directory.HasNoAuthUser(c.via) {
 		c.mu.Lock()
 		stop(&c.authTimer)
 		c.connected = true

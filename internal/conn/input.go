@@ -133,9 +133,12 @@ func (c *Conn) park() {
 func (c *Conn) readLoop() {
 	defer c.cleanup()
 	for first := true; ; first = false {
-		if err := c.read(); err != nil {
-			c.close(reasonForRead(err))
-			return
+		// A port that takes clients with and without TLS has read what one without sent first.
+		if !first || len(c.in.buf) == 0 {
+			if err := c.read(); err != nil {
+				c.close(reasonForRead(err))
+				return
+			}
 		}
 		c.parser.Feed(c.in.buf)
 		if first {

@@ -55,6 +55,9 @@ type Options struct {
 	// ConnectURLs are "host:port" of all nodes that a client may connect to.
 	ConnectURLs []string
 
+	TLS       *TLSOptions       // of the connections that Serve accepts; nil: none
+	Websocket *WebsocketOptions // of those that ServeWebsocket accepts; nil: none of them
+
 	MaxPayload       int32         // bytes; 1 MiB
 	MaxControlLine   int32         // bytes; 4096
 	MaxPending       int64         // bytes waiting to be written to one client; 64 MiB
@@ -88,6 +91,12 @@ func (o *Options) setDefaults() {
 	def(&o.LameDuckGrace, DefaultLameDuckGrace)
 	def(&o.MaxClosed, DefaultMaxClosed)
 	def(&o.GoVersion, runtime.Version())
+	if o.TLS != nil {
+		def(&o.TLS.Timeout, DefaultTLSTimeout)
+	}
+	if o.Websocket != nil {
+		def(&o.Websocket.HandshakeTimeout, DefaultWebsocketHandshake)
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -111,6 +120,9 @@ func (o *Options) Validate() error {
 	}
 	if o.ServerID == "" || o.ServerName == "" {
 		errs = append(errs, errors.New("server id and name must be set"))
+	}
+	if o.TLS != nil && o.TLS.Config == nil || o.Websocket != nil && o.Websocket.TLS != nil && o.Websocket.TLS.Config == nil {
+		errs = append(errs, errors.New("TLS options without a configuration"))
 	}
 	if o.MaxPayload < 0 {
 		errs = append(errs, fmt.Errorf("max_payload %d is negative", o.MaxPayload))

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/sluicemq/sluice/internal/account"
 	"github.com/sluicemq/sluice/internal/proto"
 )
 
@@ -42,9 +43,18 @@ func (c *Conn) pong() {
 	c.mu.Unlock()
 }
 
+// pingInterval is how long the client may be idle before it is pinged.
+func (c *Conn) pingInterval() time.Duration {
+	o := c.srv.options()
+	if c.via == account.ConnectionWebsocket && o.Websocket != nil && o.Websocket.PingInterval > 0 {
+		return o.Websocket.PingInterval
+	}
+	return o.PingInterval
+}
+
 // armPing sets the timer of the next ping. mu is held.
 func (c *Conn) armPing() {
-	d := c.srv.options().PingInterval
+	d := c.pingInterval()
 	if c.pingTimer == nil {
 		c.pingTimer = time.AfterFunc(d, c.pingDue)
 		return
@@ -55,7 +65,7 @@ func (c *Conn) armPing() {
 // armFirstPing sets the timer of the first ping after CONNECT. It is spread by a fifth, so that clients who came
 // together are not pinged together. mu is held.
 func (c *Conn) armFirstPing() {
-	d := c.srv.options().PingInterval
+	d := c.pingInterval()
 	if !c.srv.options().LongFirstPing {
 		d = min(d, firstPingInterval)
 	}
@@ -75,7 +85,7 @@ func (c *Conn) pingDue() {
 	}
 	now := time.Now()
 	needRTT := c.rtt == 0 || now.Sub(c.pingSent) > rttInterval
-	if idle := now.Sub(time.Unix(0, c.lastIn.Load())); idle >= c.srv.options().PingInterval || needRTT {
+	if idle := now.Sub(time.Unix(0, c.lastIn.Load())); idle >= c.pingInterval() || needRTT {
 		if c.pingsOut+1 > c.srv.options().MaxPingsOut {
 			c.send(proto.AppendErr(nil, proto.TextStaleConnection))
 			c.closeLocked(StaleConnection)
@@ -86,4 +96,11 @@ func (c *Conn) pingDue() {
 		c.send([]byte(proto.PingLine))
 	}
 	c.armPing()
+}
+
+// roundTrip is how long the client's last answer took.
+func (c *Conn) roundTrip() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rtt
 }

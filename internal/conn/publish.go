@@ -29,6 +29,7 @@ func (c *Conn) newPublisher() *broker.Publisher {
 		Origin: c.origin,
 		Self:   c,
 		NoEcho: c.quiet,
+		Mapped: true,
 		Check:  c.judge,
 		Lost:   c.lost,
 	})
@@ -105,7 +106,7 @@ func (c *Conn) logViolation(format string, args ...any) {
 }
 
 // lost is told of a message whose receivers all went before it was handed over.
-func (c *Conn) lost(m *proto.Pub) {
+func (c *Conn) lost(m *proto.Pub, _ int) {
 	if m.ReplyLen > 0 && !c.no503 {
 		c.answerNoResponders(m.Subject, m.Reply())
 	}

@@ -27,6 +27,7 @@ const (
 	MissingAccount
 	NoRespondersRequiresHeaders
 	Kicked
+	TLSHandshakeError
 )
 
 var reasonTexts = [...]string{
@@ -51,6 +52,7 @@ var reasonTexts = [...]string{
 	MissingAccount:                "Missing Account",
 	NoRespondersRequiresHeaders:   "No Responders Requires Headers",
 	Kicked:                        "Kicked",
+	TLSHandshakeError:             "TLS Handshake Failure",
 }
 
 func (r Reason) String() string {
@@ -63,7 +65,7 @@ func (r Reason) String() string {
 // flushes reports whether what waits to be written is still written before the connection is closed for this reason.
 func (r Reason) flushes() bool {
 	switch r {
-	case ReadError, WriteError, SlowConsumerPendingBytes, SlowConsumerWriteDeadline:
+	case ReadError, WriteError, SlowConsumerPendingBytes, SlowConsumerWriteDeadline, TLSHandshakeError:
 		return false
 	}
 	return true

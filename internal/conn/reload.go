@@ -18,6 +18,7 @@ func (s *Server) Reload(opts Options) error {
 	opts.Broker, opts.Directory, opts.Metrics = old.Broker, old.Directory, old.Metrics
 	opts.ServerID, opts.ServerName, opts.XKey = old.ServerID, old.ServerName, old.XKey
 	opts.Host, opts.Port = old.Host, old.Port
+	opts.Websocket = old.Websocket.reloaded(opts.Websocket)
 	if err := opts.Validate(); err != nil {
 		return fmt.Errorf("conn: reloading: %w", err)
 	}
@@ -50,13 +51,20 @@ func (s *Server) closeExcess(opts *Options) {
 
 // recheck finds out whether the client may still be here, and what it may do now.
 func (c *Conn) recheck() {
+	c.mu.Lock()
+	port, state := c.port(), c.tls
+	c.mu.Unlock()
+	if state != nil && port != nil && !pinned(port.Pinned, state) {
+		c.close(TLSHandshakeError)
+		return
+	}
 	directory := c.srv.options().Directory
 	c.mu.Lock()
 	credentials, connected := c.credentials(), c.connected
 	c.mu.Unlock()
 	old := c.identity.Load()
 	if old == nil {
-		if !connected && directory.AuthRequired() && !directory.HasNoAuthUser() {
+		if !connected && directory.AuthRequired(c.via) && !directory.HasNoAuthUser(c.via) {
 			c.authViolation(account.ErrUnauthorized)
 		}
 		return

@@ -3,6 +3,7 @@ package conn
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type Server struct {
 	done   chan struct{}  // closed by Shutdown
 	turns  chan struct{}  // see turn
 	users  *userInfo
+	// handshakes bounds those of TLS.
+	handshakes rate
 
 	mu        sync.Mutex // guards all below
 	listeners map[net.Listener]struct{}
@@ -89,15 +92,9 @@ func (s *Server) turnOver() { <-s.turns }
 
 // Serve accepts connections from l until Shutdown or LameDuck, and then returns ErrClosed. It closes l.
 func (s *Server) Serve(l net.Listener) error {
-	s.mu.Lock()
-	if s.stopped || s.lame {
-		s.mu.Unlock()
-		l.Close()
+	if !s.listen(l) {
 		return ErrClosed
 	}
-	s.listeners[l] = struct{}{}
-	s.loops.Add(1)
-	s.mu.Unlock()
 	defer s.loops.Done()
 	defer l.Close()
 	const minDelay, maxDelay = 10 * time.Millisecond, time.Second
@@ -107,7 +104,7 @@ func (s *Server) Serve(l net.Listener) error {
 		if err == nil {
 			delay = minDelay
 			s.turn()
-			s.start(nc, false)
+			s.start(nc, account.ConnectionStandard)
 			s.turnOver()
 			continue
 		}
@@ -129,6 +126,20 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
+// listen takes a listener that is to be closed by Shutdown and LameDuck. False means that it is too late, and closed.
+// Otherwise the caller is one of s.loops.
+func (s *Server) listen(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.lame {
+		l.Close()
+		return false
+	}
+	s.listeners[l] = struct{}{}
+	s.loops.Add(1)
+	return true
+}
+
 // temporary reports whether accepting may work again later: too many open files, a client that is gone already.
 func temporary(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR} {
@@ -142,7 +153,7 @@ func temporary(err error) bool {
 // InProcessConn gives the client's end of a connection that needs no network.
 func (s *Server) InProcessConn() (net.Conn, error) {
 	server, client := newPipe()
-	if !s.start(server, true) {
+	if !s.start(server, account.ConnectionInProcess) {
 		client.Close()
 		return nil, ErrClosed
 	}
@@ -150,8 +161,8 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 }
 
 // start serves a new connection; false means that it was refused for good.
-func (s *Server) start(nc net.Conn, inProcess bool) bool {
-	c := s.newConn(nc, inProcess)
+func (s *Server) start(nc net.Conn, via string) bool {
+	c := s.newConn(nc, via)
 	s.mu.Lock()
 	if s.stopped || s.lame {
 		s.mu.Unlock()
@@ -170,22 +181,22 @@ func (s *Server) start(nc net.Conn, inProcess bool) bool {
 	return true
 }
 
-func (s *Server) newConn(nc net.Conn, inProcess bool) *Conn {
+func (s *Server) newConn(nc net.Conn, via string) *Conn {
 	now := time.Now()
 	c := &Conn{
-		srv:       s,
-		nc:        nc,
-		id:        s.nextID.Add(1),
-		start:     now,
-		inProcess: inProcess,
-		space:     s.options().Broker.Space(account.DefaultName),
-		opts:      proto.DefaultConnect(),
-		verbose:   true,
-		pedantic:  true,
-		no503:     true,
-		halves:    2,
+		srv:      s,
+		nc:       nc,
+		id:       s.nextID.Add(1),
+		start:    now,
+		via:      via,
+		space:    s.options().Broker.Space(account.DefaultName),
+		opts:     proto.DefaultConnect(),
+		verbose:  true,
+		pedantic: true,
+		no503:    true,
+		halves:   2,
 	}
-	c.awaiting = s.options().Directory.AuthRequired()
+	c.awaiting = s.options().Directory.AuthRequired(via)
 	if s.options().Directory.NonceRequired() {
 		c.nonce = newNonce()
 	}
@@ -198,12 +209,15 @@ func (s *Server) newConn(nc net.Conn, inProcess bool) *Conn {
 	if addr := nc.RemoteAddr(); addr != nil {
 		if host, port, err := net.SplitHostPort(addr.String()); err == nil {
 			c.host = host
-			c.port, _ = strconv.Atoi(port)
+			c.rport, _ = strconv.Atoi(port)
 		}
+	}
+	if f, ok := nc.(*frames); ok {
+		c.frames, c.transport, c.tls, c.sock = f, f.transport, f.tls, f.sock()
 	}
 	if sc, ok := nc.(syscall.Conn); ok && rawIO {
 		if raw, err := sc.SyscallConn(); err == nil {
-			c.raw = raw
+			c.raw, c.sock = raw, raw
 			c.in.ready, c.out.ready = c.tryRead, c.writeReady
 		}
 	}
@@ -212,29 +226,58 @@ func (s *Server) newConn(nc net.Conn, inProcess bool) *Conn {
 
 // serve is the connection's goroutine: it greets the client and then reads.
 func (c *Conn) serve(full bool) {
+	if !c.greet(full) {
+		c.cleanup()
+		return
+	}
+	c.readLoop()
+}
+
+// greet sends INFO, after or before a TLS handshake where the port has one. False means that the connection is closed.
+func (c *Conn) greet(full bool) bool {
 	s := c.srv
 	o := s.options()
+	t := o.TLS
+	if c.via == account.ConnectionWebsocket {
+		t = nil // that is done
+	}
+	if t != nil && !full {
+		if !c.greetTLS(t) {
+			return false
+		}
+		c.begin(o)
+		return true
+	}
 	s.turn()
+	defer s.turnOver()
 	info := s.infoFor(c)
 	info.Nonce = c.nonce
 	line := info.Append(nil)
-	if full {
-		o.Log.Error(c.label() + " - " + proto.TextMaxConnections)
-		c.answer(proto.AppendErr(line, proto.TextMaxConnections))
-		c.close(MaxConnectionsExceeded)
-	} else {
+	if !full {
 		c.answer(line)
-		c.mu.Lock()
-		if c.isOpen() {
-			if c.awaiting {
-				c.authTimer = time.AfterFunc(o.Directory.Timeout(), c.authTimeout)
-			}
-			c.armPing()
-		}
-		c.mu.Unlock()
+		c.begin(o)
+		return true
 	}
-	s.turnOver()
-	c.readLoop()
+	if t != nil && t.First {
+		line = nil
+	}
+	o.Log.Error(c.label() + " - " + proto.TextMaxConnections)
+	c.answer(proto.AppendErr(line, proto.TextMaxConnections))
+	c.close(MaxConnectionsExceeded)
+	return true
+}
+
+// begin sets the timers of a connection that has been greeted.
+func (c *Conn) begin(o *Options) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isOpen() {
+		return
+	}
+	if c.awaiting {
+		c.authTimer = time.AfterFunc(o.Directory.Timeout(c.via), c.authTimeout)
+	}
+	c.armPing()
 }
 
 // newNonce makes what a client signs: 11 random bytes in base64, as nats-server does.
@@ -247,16 +290,27 @@ func newNonce() string {
 // infoFor gives the INFO of a connection.
 func (s *Server) infoFor(c *Conn) *proto.Info {
 	o := s.options()
-	return &proto.Info{
+	info := &proto.Info{
 		ServerID: o.ServerID, XKey: o.XKey, ServerName: o.ServerName,
 		Version: proto.Version, Proto: proto.ProtocolInfo, GitCommit: o.GitCommit, Go: o.GoVersion,
 		Host: o.Host, Port: o.Port,
-		Headers: !o.NoHeaders, AuthReq: o.Directory.AuthAdvertised(),
+		Headers: !o.NoHeaders, AuthReq: o.Directory.AuthAdvertised(c.via),
 		MaxPayload: c.maxPayload.Load(), JetStream: o.JetStream,
 		ClientID: c.id, ClientIP: c.host,
 		Domain: o.Domain, ConnectURLs: o.ConnectURLs, APILevel: o.APILevel,
 		Sluice: o.Version,
+		TLSReq: o.TLS.required(), TLSVerify: o.TLS.verifies(),
 	}
+	info.TLSAvail = o.TLS != nil && !info.TLSReq
+	switch {
+	case c.frames != nil:
+		w := o.Websocket
+		info.TLSReq, info.TLSAvail = w.TLS != nil, w.TLS != nil
+		info.Host, info.Port, info.ConnectURLs = w.Host, w.Port, w.ConnectURLs
+	case c.inProcess() && info.TLSReq:
+		info.TLSReq, info.TLSAvail = false, true
+	}
+	return info
 }
 
 // enter counts a connection into another account; false means that the account is full.
@@ -285,6 +339,10 @@ func (s *Server) leaveLocked(c *Conn) {
 // remove forgets a connection that has ended.
 func (s *Server) remove(c *Conn) {
 	gone := c.snapshot(false)
+	if gone.TLS != nil {
+		// Without the certificates, which are large, and many connections are remembered.
+		gone.TLS = &tls.ConnectionState{Version: gone.TLS.Version, CipherSuite: gone.TLS.CipherSuite, HandshakeComplete: true}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conns[c.id] == c {

@@ -2,6 +2,7 @@ package conn
 
 import (
 	"cmp"
+	"crypto/tls"
 	"slices"
 	"time"
 )
@@ -29,7 +30,10 @@ type Snapshot struct {
 	User         string // authorized_user
 	Account      string
 	InProcess    bool
-	Subs         []SubSnapshot // only where asked for
+	Websocket    bool
+	TLS          *tls.ConnectionState // nil: without
+	TLSFirst     bool                 // the handshake came before INFO
+	Subs         []SubSnapshot        // only where asked for
 }
 
 // SubSnapshot is a subscription of a connection.
@@ -44,7 +48,7 @@ type SubSnapshot struct {
 // snapshot describes the connection.
 func (c *Conn) snapshot(withSubs bool) Snapshot {
 	s := Snapshot{
-		ID: c.id, IP: c.host, Port: c.port, Start: c.start, InProcess: c.inProcess,
+		ID: c.id, IP: c.host, Port: c.rport, Start: c.start, InProcess: c.inProcess(), Websocket: c.frames != nil,
 		LastActivity: time.Unix(0, c.last.Load()),
 		InMsgs:       c.inMsgs.Load(), InBytes: c.inBytes.Load(), Stalls: c.stalls.Load(),
 	}
@@ -55,6 +59,10 @@ func (c *Conn) snapshot(withSubs bool) Snapshot {
 		s.Account = id.Account.Name
 	}
 	s.User = rawUser(&c.opts)
+	if port := c.port(); id != nil && port != nil && port.Map {
+		s.User = id.User
+	}
+	s.TLS, s.TLSFirst = c.tls, c.tlsFirst
 	s.RTT, s.Pending = c.rtt, c.out.pending
 	s.OutMsgs, s.OutBytes = c.out.msgs, c.out.bytes
 	s.NumSubs = len(c.subs)

@@ -117,6 +117,9 @@ func (c *Conn) write(bufs net.Buffers, closing bool) (n int64, err error) {
 		deadline = min(deadline, closeDeadline)
 	}
 	c.out.limited = true
+	if c.transport != nil {
+		c.transport.cork()
+	}
 	var kept [16][]byte
 	v := net.Buffers(kept[:0]) // WriteTo eats its receiver
 	for at := 0; at < len(bufs) && err == nil; at += maxVectors {
@@ -129,6 +132,13 @@ func (c *Conn) write(bufs net.Buffers, closing bool) (n int64, err error) {
 		n += m
 		if err == io.ErrShortWrite {
 			err = nil
+		}
+	}
+	if c.transport != nil {
+		err = errors.Join(err, c.transport.uncork())
+		if err == nil {
+			// The reader writes too, and a deadline that has passed would break the connection.
+			err = c.nc.SetWriteDeadline(time.Time{})
 		}
 	}
 	for i, b := range bufs {
@@ -165,10 +175,10 @@ func (c *Conn) finish() {
 	c.out.bufs = nil
 	c.out.pending = 0
 	c.openGate()
-	if c.raw != nil && c.closed != ClientClosed && c.closed.flushes() {
-		_ = c.raw.Control(drain)
+	if c.sock != nil && c.closed != ClientClosed && c.closed.flushes() {
+		_ = c.sock.Control(drain)
 	}
-	c.nc.Close()
+	c.part()
 	c.ended()
 }
 

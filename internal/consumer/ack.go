@@ -20,6 +20,9 @@ var (
 // Reasons of Terminated advisories for messages that were removed from the stream.
 const reasonRemoved = "Unacknowledged message was deleted"
 
+// TakesAcks reports whether deliveries are acknowledged on their reply subjects. Where not, nobody waits for an answer.
+func (c *Consumer) TakesAcks() bool { return !c.ackNone && !c.ackByFlow }
+
 // Ack takes an answer to a delivered message: the payload of a message to its acknowledgement subject, without header.
 // It returns true when the sender, if it named a reply subject, is to get an empty message back. That reply promises
 // that the acknowledgement is not forgotten, so it goes out once the next Progress is committed. +NXT is answered with

@@ -194,6 +194,14 @@ func (c *Consumer) expireRequest(r *request, fx *Effects) {
 	c.waiting.remove(r)
 }
 
+// ServerStops ends all pull requests because the server is about to stop.
+func (c *Consumer) ServerStops(fx *Effects) {
+	for c.waiting.head != nil {
+		fx.requestStatus(c.waiting.head, "409 Server Shutdown")
+		c.waiting.remove(c.waiting.head)
+	}
+}
+
 // Deleted ends all pull requests because the consumer is deleted.
 func (c *Consumer) Deleted(fx *Effects) {
 	for c.waiting.head != nil {

@@ -45,12 +45,12 @@ func (s *Stream) closeStaleBatches() {
 func (s *Stream) publishAtomic(m *broker.Msg, now time.Time) {
 	p := stream.Publish{Subject: m.Subject, Header: m.Header, Reply: m.Reply, Size: len(m.Data), Quota: s.share.check}
 	step := s.atomic.Offer(s.state, p, m.Data, now)
-	if step.Abandoned != "" {
-		s.abandoned(step.ID, step.Abandoned)
-	}
 	switch {
 	case step.Err != nil:
 		s.refuse(m.Reply, step.Err)
+		if step.Abandoned != "" {
+			s.abandoned(step.ID, step.Abandoned)
+		}
 	case step.Commit != nil:
 		s.commitBatch(&step, bytes.Clone(m.Reply))
 	case len(m.Reply) > 0 && !s.noAck:

@@ -27,6 +27,7 @@ type Consumer struct {
 	unwatch func()                 // interest in the deliver subject
 
 	started    bool          // may deliver
+	heldUntil  time.Time     // when it starts at the latest, while its creation is not answered; zero: it is not held
 	up         chan struct{} // closed when it may deliver
 	over       chan struct{} // closed when it is deleted
 	dropping   bool          // its deletion is on its way
@@ -103,6 +104,9 @@ func (c *Consumer) changed(now time.Time) {
 		return
 	}
 	at, _ := c.machine.NextTimer() // zero: never
+	if !c.heldUntil.IsZero() {
+		at = c.heldUntil
+	}
 	s.timers.set(c, at)
 	if c.logged && !c.dirty && c.machine.Dirty() {
 		c.dirty = true
@@ -206,6 +210,10 @@ func (c *Consumer) extendHeader(m *record.StoredMessage, d *consumer.Dispatch) [
 // runTimers wakes the consumers whose time has come.
 func (s *Stream) runTimers(now time.Time) {
 	for c := s.timers.due(now); c != nil; c = s.timers.due(now) {
+		if !c.heldUntil.IsZero() {
+			c.release()
+			continue
+		}
 		c.machine.Tick(now, &s.consumerFx)
 		c.wake()
 		c.changed(now)

@@ -162,3 +162,23 @@ func TestPullsAskForALevelOfTheAPI(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatNobodyWaitsFor(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.start()
+		s := w.create(fileStream)
+		w.consumer(s, api.ConsumerConfig{Durable: "none", AckPolicy: api.AckNone})
+		w.consumer(s, api.ConsumerConfig{Durable: "push", AckPolicy: api.AckExplicit, DeliverSubject: "d"})
+		for _, tc := range []struct{ subject, want string }{
+			{"$JS.API.CONSUMER.MSG.NEXT.S.push", "409 Consumer is push based"},
+			{"$JS.ACK.S.none.1.1.1.1.1", "503\r\nNats-Subject: $JS.ACK.S.none.1.1.1.1.1"},
+			{"$JS.ACK.S.gone.1.1.1.1.1", "503\r\nNats-Subject: $JS.ACK.S.gone.1.1.1.1.1"},
+			{"$JS.ACK.S.push.odd", "503\r\nNats-Subject: $JS.ACK.S.push.odd"},
+		} {
+			w.client.send(tc.subject, "_INBOX.r", "", "")
+			if got := w.client.take(); len(got) != 1 || got[0].header != "NATS/1.0 "+tc.want+"\r\n\r\n" {
+				t.Errorf("%s: %v", tc.subject, got)
+			}
+		}
+	})
+}

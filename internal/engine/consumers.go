@@ -19,7 +19,17 @@ import (
 
 // CreateConsumer creates a consumer, or changes the one of that name as the request's action allows. What it answers is
 // committed.
-func (s *Stream) CreateConsumer(ctx context.Context, ask api.JSApiConsumerCreateRequest) (info api.ConsumerInfo, err error) {
+func (s *Stream) CreateConsumer(ctx context.Context, ask api.JSApiConsumerCreateRequest) (api.ConsumerInfo, error) {
+	info, release, err := s.CreateHeldConsumer(ctx, ask)
+	if err == nil {
+		release()
+	}
+	return info, err
+}
+
+// CreateHeldConsumer is CreateConsumer for callers who have something to do before a new consumer delivers: they call
+// release then.
+func (s *Stream) CreateHeldConsumer(ctx context.Context, ask api.JSApiConsumerCreateRequest) (info api.ConsumerInfo, release func(), err error) {
 	var c *Consumer
 	for {
 		var settled <-chan struct{}
@@ -30,7 +40,7 @@ func (s *Stream) CreateConsumer(ctx context.Context, ask api.JSApiConsumerCreate
 			return e, err
 		})
 		if err != nil {
-			return info, consumerError(err)
+			return info, nil, consumerError(err)
 		}
 		if settled == nil {
 			break
@@ -38,13 +48,15 @@ func (s *Stream) CreateConsumer(ctx context.Context, ask api.JSApiConsumerCreate
 		select {
 		case <-settled:
 		case <-ctx.Done():
-			return info, ctx.Err()
+			return info, nil, ctx.Err()
 		case <-s.done:
-			return info, consumerError(errStreamEnded)
+			return info, nil, consumerError(errStreamEnded)
 		}
 	}
-	err = s.do(func() { info = s.consumerInfo(c) })
-	return info, consumerError(err)
+	if err = s.do(func() { info = s.consumerInfo(c) }); err != nil {
+		return info, nil, consumerError(err)
+	}
+	return info, func() { s.inbox.command(c.release) }, nil
 }
 
 // unsettledConsumer gives the consumer of a configuration's name time to come or to go, if it is about to: a channel
@@ -57,7 +69,7 @@ func (s *Stream) unsettledConsumer(cfg *api.ConsumerConfig) <-chan struct{} {
 		return nil
 	case c.dropping:
 		return c.over
-	case !c.started:
+	case !c.started && c.heldUntil.IsZero():
 		return c.up
 	}
 	return nil
@@ -139,7 +151,7 @@ func (s *Stream) addConsumer(name string, cfg api.ConsumerConfig) (*Consumer, *e
 		return nil, nil, err
 	}
 	if !c.logged {
-		c.start()
+		c.hold()
 		s.announceConsumer(c, wasCreated)
 		return c, nil, nil
 	}
@@ -150,7 +162,7 @@ func (s *Stream) addConsumer(name string, cfg api.ConsumerConfig) (*Consumer, *e
 	}
 	e.then = append(e.then, func(err error) {
 		if err == nil {
-			c.start()
+			c.hold()
 			s.announceConsumer(c, wasCreated)
 		}
 	})
@@ -240,7 +252,7 @@ func (s *Stream) reconfigureConsumer(c *Consumer, cfg api.ConsumerConfig) {
 	}
 	c.machine.UpdateConfig(cfg, messages, s.now, &s.consumerFx)
 	s.noteStranger(c)
-	if old.DeliverSubject != cfg.DeliverSubject && c.started {
+	if old.DeliverSubject != cfg.DeliverSubject && (c.started || !c.heldUntil.IsZero()) {
 		c.unlisten()
 		c.listen()
 	}
@@ -250,27 +262,26 @@ func (s *Stream) reconfigureConsumer(c *Consumer, cfg api.ConsumerConfig) {
 
 // start lets a consumer deliver.
 func (c *Consumer) start() {
-	c.started = true
 	close(c.up)
 	c.listen()
-	c.wake()
-	c.changed(c.stream.now)
+	c.release()
 }
 
-// listen subscribes to a consumer's pull requests, or watches who listens on its deliver subject.
+// listen subscribes to a consumer's pull requests, which one that pushes refuses, and watches who listens on its deliver
+// subject.
 func (c *Consumer) listen() {
 	s := c.stream
 	cfg := c.machine.Config()
-	if cfg.DeliverSubject == "" {
-		to := &receiver{stream: s, kind: letterNext, consumer: c}
-		for _, subj := range s.engine.APISubjects(apiPrefix + "CONSUMER.MSG.NEXT." + s.name + "." + c.name) {
-			sub, err := s.account.space.Subscribe(subj, "", to)
-			if err != nil {
-				s.engine.opts.Logger.Error("subscribing to a consumer's pull requests", "stream", s.name, "consumer", c.name, "error", err)
-				return
-			}
-			c.next = append(c.next, sub)
+	to := &receiver{stream: s, kind: letterNext, consumer: c}
+	for _, subj := range s.engine.APISubjects(apiPrefix + "CONSUMER.MSG.NEXT." + s.name + "." + c.name) {
+		sub, err := s.account.space.Subscribe(subj, "", to)
+		if err != nil {
+			s.engine.opts.Logger.Error("subscribing to a consumer's pull requests", "stream", s.name, "consumer", c.name, "error", err)
+			return
 		}
+		c.next = append(c.next, sub)
+	}
+	if cfg.DeliverSubject == "" {
 		return
 	}
 	want := broker.PlainInterest()

@@ -15,7 +15,7 @@ const maxDue = 4096
 
 // mayExpire reports whether it is the time to look for what is due.
 func (s *Stream) mayExpire() bool {
-	return s.expiring == 0 && s.failed == nil && !s.deleting && len(s.unsent) == 0
+	return s.expiring == 0 && s.failed == nil && !s.deleting && len(s.unsent) == 0 && !s.holding()
 }
 
 // expire has what is due removed.

@@ -21,7 +21,7 @@ type facts struct {
 	isOpen atomic.Bool
 	// standsIn: the mirror has been near its origin's end, so it answers direct gets in its place.
 	standsIn atomic.Bool
-	config atomic.Pointer[api.StreamConfig]
+	config   atomic.Pointer[api.StreamConfig]
 
 	mu       sync.Mutex // guards what follows
 	subjects []string   // that the stream listens on
@@ -246,6 +246,8 @@ func (s *Stream) finish() {
 	s.mail.requests.reset()
 	s.seal()
 	for _, c := range s.consumers {
+		c.machine.ServerStops(&s.consumerFx)
+		c.changed(s.now)
 		c.stop()
 	}
 	if s.log == nil || s.failed != nil {

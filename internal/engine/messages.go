@@ -27,7 +27,7 @@ func (s *Stream) Info(ask api.JSApiStreamInfoRequest) (info Info, err error) {
 	var filter *stream.Filter
 	if ask.SubjectsFilter != "" {
 		if filter, err = stream.CompileFilter(ask.SubjectsFilter); err != nil {
-			return info, jserr.New(jserr.BadRequest)
+			filter = nil // no message has such a subject
 		}
 	}
 	err = s.do(func() {
@@ -36,7 +36,7 @@ func (s *Stream) Info(ask api.JSApiStreamInfoRequest) (info Info, err error) {
 			info.State.Deleted = s.deletedSeqs()
 		}
 		if filter != nil {
-			page, total := s.state.Subjects(filter, ask.Offset, subjectsPage)
+			page, total := s.state.Subjects(filter, max(ask.Offset, 0), subjectsPage)
 			info.SubjectsTotal, info.SubjectsLimit = total, subjectsPage
 			info.State.Subjects = make(map[string]uint64, len(page))
 			for _, p := range page {

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -65,8 +66,8 @@ type origin struct {
 	lastAsk  time.Time
 	fails    int          // requests that failed, in a row
 	fault    *jserr.Error // what is wrong, as infos tell
-	refused  bool         // that is a message which the stream did not take
-	reading  uint32       // of this origin; letters of other readings are void
+	sticks   bool         // the fault stays until a message is taken; others go with the next sign of life
+	reading  uint32       // its number; letters of other readings are void. 0: none
 	answers  *broker.Subscription
 	messages *broker.Subscription
 	heard    *atomic.Int64 // when the reading heard something last, ns
@@ -157,15 +158,16 @@ func (s *Stream) openOrigins() {
 		want(stream.SourceKey(src), src)
 	}
 	had := map[string]*origin{}
+	var left []*origin
 	for _, o := range s.origins {
 		if wanted[o.key] != nil {
 			had[o.key] = o
 			continue
 		}
 		o.close()
-		o.deleteConsumer()
+		left = append(left, o)
 	}
-	s.origins = s.origins[:0]
+	s.origins = nil
 	for _, key := range order {
 		o := had[key]
 		if o == nil {
@@ -174,6 +176,17 @@ func (s *Stream) openOrigins() {
 		o.cfg = wanted[key]
 		s.origins = append(s.origins, o)
 	}
+	for _, o := range left {
+		if !slices.ContainsFunc(s.origins, o.sharesConsumer) {
+			o.deleteConsumer()
+		}
+	}
+}
+
+// sharesConsumer reports whether another origin asks for the consumer that this one had: the same stream, filtered
+// otherwise.
+func (o *origin) sharesConsumer(other *origin) bool {
+	return o.consumer == other.name() && o.subject(o.cfg.Name) == other.subject(other.cfg.Name)
 }
 
 func (s *Stream) newOrigin(key string, src *api.StreamSource) *origin {

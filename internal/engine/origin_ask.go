@@ -83,16 +83,18 @@ func (o *origin) close() {
 			space.Unsubscribe(sub)
 		}
 	}
+	delete(o.stream.readings, o.reading)
 	o.answers, o.messages, o.reading = nil, nil, 0
 }
 
 // failed ends the reading and waits longer each time.
 func (o *origin) failed(fault *jserr.Error, now time.Time) {
-	if o.fault == nil || o.fault.Error() != fault.Error() {
+	// Once may be a matter of order: the origin is only being created, or starts after this stream.
+	if o.fails == 1 || o.fails > 1 && (o.fault == nil || o.fault.Error() != fault.Error()) {
 		o.stream.engine.opts.Logger.Warn("a stream cannot read its origin; it tries again",
 			"stream", o.stream.name, "origin", o.cfg.Name, "error", fault)
 	}
-	o.fault = fault
+	o.fault, o.sticks = fault, false
 	o.fails++
 	o.restart(now, min(askAgain<<min(o.fails-1, 10), askAgainMost))
 }
@@ -128,8 +130,7 @@ func (o *origin) ask(now time.Time) {
 	subj, body, err := o.request()
 	reply := "$JSC.R." + nuid.Next()
 	if err == nil {
-		s.lastReading++
-		o.reading = s.lastReading
+		o.begin()
 		o.answers, err = s.account.space.Subscribe(reply, "", &answerReceiver{stream: s, reading: o.reading})
 	}
 	if err != nil {
@@ -170,13 +171,17 @@ func (r *answerReceiver) Deliver(batch []broker.Delivery) <-chan struct{} {
 }
 
 // originOf finds the origin of a reading that goes on.
-func (s *Stream) originOf(reading uint32) *origin {
-	for _, o := range s.origins {
-		if o.reading == reading && reading != 0 {
-			return o
-		}
+func (s *Stream) originOf(reading uint32) *origin { return s.readings[reading] }
+
+// begin gives the reading that begins a number.
+func (o *origin) begin() {
+	s := o.stream
+	if s.readings == nil {
+		s.readings = map[uint32]*origin{}
 	}
-	return nil
+	s.lastReading = max(s.lastReading+1, 1)
+	o.reading = s.lastReading
+	s.readings[o.reading] = o
 }
 
 // consumerAnswer is what is read of the answer to a request for a consumer.
@@ -220,8 +225,11 @@ func (o *origin) answered(header, body []byte, now time.Time) {
 // recreated notes that another stream has the origin's name now. A source begins again with it; a mirror cannot, since it
 // keeps the sequences of the one before.
 func (o *origin) recreated(identity string) {
-	if !o.mirror {
-		o.stream.engine.opts.Logger.Warn("a source was created anew and is read from its beginning", "stream", o.stream.name, "origin", o.cfg.Name)
+	log := o.stream.engine.opts.Logger
+	if o.mirror {
+		log.Warn("a mirror's origin was created anew; what the mirror holds is of the one before", "stream", o.stream.name, "origin", o.cfg.Name)
+	} else {
+		log.Warn("a source was created anew and is read from its beginning", "stream", o.stream.name, "origin", o.cfg.Name)
 		o.seq = 0
 	}
 	o.identity = identity
@@ -236,9 +244,7 @@ func (o *origin) read(a *consumerAnswer, identity string, now time.Time) {
 	if identity != "" {
 		o.identity = identity
 	}
-	if !o.refused || a.Pending == 0 {
-		o.fault = nil
-	}
+	o.sticks = o.sticks && a.Pending > 0
 	o.complaint, o.complains = "", 0
 	o.consumer, o.durable = a.Name, a.Config.AckPolicy == api.AckFlowControl
 	o.delivered, o.lag = a.Delivered.Consumer, a.Pending
@@ -269,6 +275,7 @@ func (o *origin) meetMirror(delivered uint64) {
 	switch {
 	case delivered < last:
 		// It goes on when the origin has passed the mirror, but what came meanwhile never will.
+		o.sticks = true
 		o.fault = o.setupFault(fmt.Errorf("the origin ends at sequence %d, before the mirror's %d: it was created anew, or lost messages", delivered, last))
 	case delivered > last && s.state.Msgs() == 0 && s.state.InFlight() == 0:
 		// A mirror without messages takes its origin's place at once; another one with the next message.

@@ -11,7 +11,6 @@ import (
 	"github.com/sluicemq/sluice/internal/consumer"
 	"github.com/sluicemq/sluice/internal/jserr"
 	"github.com/sluicemq/sluice/internal/proto"
-	"github.com/sluicemq/sluice/internal/record"
 	"github.com/sluicemq/sluice/internal/stream"
 )
 
@@ -77,21 +76,39 @@ func (o *origin) take(m *broker.Msg, a *consumer.AckSubject, now time.Time) {
 	if o.mirror {
 		acc, err = s.state.AcceptMirrored(p, a.StreamSeq, a.Time)
 	} else {
-		acc, err = s.state.AcceptSourced(p, o.key, at, now)
+		acc, err = s.state.AcceptSourced(p, o.key, at, m.Subject, m.Data, now)
 	}
 	if err != nil {
-		o.refused = true
 		o.failed(err, now)
+		o.sticks = true
 		return
 	}
-	o.fault, o.refused, o.fails = nil, false, 0
+	if acc.Need > 0 {
+		o.learn(acc.Need, m, *a)
+		return
+	}
+	o.fault, o.sticks, o.fails = nil, false, 0
 	o.complaint, o.complains = "", 0
 	o.delivered, o.seq = a.ConsumerSeq, a.StreamSeq
 	o.lag = max(a.Pending, 1) - 1 // as nats-server counts
 	if !acc.Duplicate {
-		s.addMessage(&record.StoredMessage{Seq: acc.Seq, Time: acc.Time, Subject: acc.Subject, Header: acc.Header, Data: m.Data})
+		s.addAccepted(&acc, m.Data)
 	}
 	o.caughtUp()
+}
+
+// learn takes a message once the stream has learned of the one that it depends on.
+func (o *origin) learn(seq uint64, m *broker.Msg, a consumer.AckSubject) {
+	kept, reading := cloneMsg(m), o.reading
+	o.stream.learn(seq, func() {
+		if o.reading == reading {
+			o.take(&kept, &a, o.stream.now)
+		}
+	}, func(err error) {
+		if o.reading == reading {
+			o.failed(o.setupFault(err), o.stream.now)
+		}
+	})
 }
 
 // transformed is the subject that a message has in this stream. It holds until the next call.
@@ -142,7 +159,7 @@ func (o *origin) control(m *broker.Msg, now time.Time) {
 	o.fails = 0
 	waits, _ := h.Get("Nats-Consumer-Stalled")
 	if !bytes.HasPrefix(waits, flowPrefix) {
-		if o.complains >= stalledBeats {
+		if !o.sticks {
 			o.fault = nil
 		}
 		o.complaint, o.complains = "", 0

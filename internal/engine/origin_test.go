@@ -23,30 +23,25 @@ import (
 // originAPI answers the requests of mirrors and sources as the API does, and relays what their consumers deliver, so that
 // tests can lose some of it.
 type originAPI struct {
-	world *world
-	pub   *broker.Publisher
+	t       *testing.T
+	account *Account
 
 	mu      sync.Mutex // guards what follows
 	deaf    bool       // requests are not answered
 	lose    func(m *broker.Delivery) bool
 	asked   int
 	relayed int
-	to      map[string]string // where deliveries to each of our subjects go
 }
 
 // startWithAPI starts an engine whose streams can read each other.
 func (w *world) startWithAPI() *originAPI {
 	w.t.Helper()
 	w.start()
-	a := &originAPI{world: w, pub: w.account.Space().NewPublisher(), to: map[string]string{}}
+	a := &originAPI{t: w.t, account: w.account}
 	for _, subj := range []string{"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.RESET.*.*"} {
 		if _, err := w.account.Space().Subscribe(subj, "", a); err != nil {
 			w.t.Fatal(err)
 		}
-	}
-	relay := &relay{a}
-	if _, err := w.account.Space().Subscribe("relay.*", "", relay); err != nil {
-		w.t.Fatal(err)
 	}
 	return a
 }
@@ -72,13 +67,13 @@ func (a *originAPI) answer(tokens []string, reply string, body, header []byte) {
 	a.asked++
 	deaf := a.deaf
 	a.mu.Unlock()
-	s, err := a.world.account.Stream(tokens[4])
+	s, err := a.account.Stream(tokens[4])
 	if deaf {
 		return
 	}
 	if tokens[3] == "DELETE" {
 		if err == nil {
-			_ = s.DeleteConsumer(a.world.t.Context(), tokens[5]) // it may be gone
+			_ = s.DeleteConsumer(a.t.Context(), tokens[5]) // it may be gone
 		}
 		return
 	}
@@ -91,16 +86,16 @@ func (a *originAPI) answer(tokens []string, reply string, body, header []byte) {
 		}
 	}
 	if err == nil && tokens[3] == "RESET" {
-		info, _, err = s.ResetConsumer(a.world.t.Context(), tokens[5], 0)
+		info, _, err = s.ResetConsumer(a.t.Context(), tokens[5], 0)
 	} else if err == nil {
 		var ask api.JSApiConsumerCreateRequest
 		if err := json.Unmarshal(body, &ask); err != nil {
-			a.world.t.Error(err)
+			a.t.Error(err)
 		}
 		to := ask.Config.DeliverSubject
 		ask.Config.DeliverSubject = "relay." + strconv.Itoa(rand.Int())
-		a.set(func() { a.to[ask.Config.DeliverSubject] = to })
-		info, err = s.CreateConsumer(a.world.t.Context(), ask)
+		a.relay(ask.Config.DeliverSubject, to)
+		info, err = s.CreateConsumer(a.t.Context(), ask)
 		info.Config.DeliverSubject = to
 	}
 	var answer []byte
@@ -111,11 +106,28 @@ func (a *originAPI) answer(tokens []string, reply string, body, header []byte) {
 		answer, _ = json.Marshal(info)
 	}
 	h := proto.AppendHeaderField([]byte(proto.HeaderLine), identityHeader, identity)
-	a.world.account.Space().PublishOnce(broker.Msg{Subject: []byte(reply), Header: append(h, "\r\n"...), Data: answer})
+	a.account.Space().PublishOnce(broker.Msg{Subject: []byte(reply), Header: append(h, "\r\n"...), Data: answer})
 }
 
-// relay passes deliveries on.
-type relay struct{ api *originAPI }
+// relay passes deliveries on while somebody listens.
+type relay struct {
+	api *originAPI
+	to  string
+}
+
+func (a *originAPI) relay(from, to string) {
+	space := a.account.Space()
+	var sub *broker.Subscription
+	space.WatchInterest(to, broker.PlainInterest(), func(interested bool) {
+		switch {
+		case interested:
+			sub, _ = space.Subscribe(from, "", &relay{a, to})
+		case sub != nil:
+			space.Unsubscribe(sub)
+			sub = nil
+		}
+	})
+}
 
 // Deliver implements broker.Receiver.
 func (r *relay) Deliver(batch []broker.Delivery) <-chan struct{} {
@@ -129,13 +141,12 @@ func (r *relay) Deliver(batch []broker.Delivery) <-chan struct{} {
 			continue
 		}
 		m := broker.Msg{Subject: d.Subject, Reply: d.Reply, Header: d.Header, Data: d.Data}
-		p := a.world.account.Space().NewPublisher()
-		p.PublishTo([]byte(a.to[d.Sub.Subject()]), m)
+		p := a.account.Space().NewPublisher()
+		p.PublishTo([]byte(r.to), m)
 		p.Flush()
 	}
 	return nil
 }
-
 
 // wait lets virtual time pass, until mirrors and sources have caught up.
 func (w *world) wait(d time.Duration) {
@@ -341,7 +352,8 @@ func TestACrashNeitherLosesNorDoublesWhatIsMirroredAndSourced(t *testing.T) {
 		w.truncating()
 		loseSome := func(api *originAPI, random *rand.Rand) {
 			if random.IntN(2) == 0 {
-				api.lose = func(*broker.Delivery) bool { return random.IntN(20) == 0 }
+				own := rand.New(rand.NewPCG(random.Uint64(), 0)) // guarded by the API's mu
+				api.set(func() { api.lose = func(*broker.Delivery) bool { return own.IntN(20) == 0 } })
 			}
 		}
 		random := rand.New(rand.NewPCG(5, 6))
@@ -478,7 +490,7 @@ func TestSilenceAndLossAreNoticed(t *testing.T) {
 		api.set(func() { api.lose = func(*broker.Delivery) bool { return true } })
 		w.client.publish("S.a", "2")
 		w.wait(originSilence + time.Second)
-		if i := originInfo(t, m); len(content(t, m)) != 1 || i.Error == nil && i.Active < originSilence-time.Second {
+		if i := originInfo(t, m); len(content(t, m)) != 1 || i.Error == nil {
 			t.Errorf("silence is not noticed: %+v", i)
 		}
 		api.set(func() { api.lose, api.deaf = nil, true })
@@ -486,10 +498,11 @@ func TestSilenceAndLossAreNoticed(t *testing.T) {
 		if i := originInfo(t, m); i.Error == nil {
 			t.Errorf("nobody answers, and nothing is said: %+v", i)
 		}
-		asked := api.asked
+		var before, after int
+		api.set(func() { before = api.asked })
 		w.wait(time.Minute)
-		if n := api.asked - asked; n > 10 {
-			t.Errorf("%d requests in a minute to somebody who does not answer", n)
+		if api.set(func() { after = api.asked }); after-before > 10 {
+			t.Errorf("%d requests in a minute to somebody who does not answer", after-before)
 		}
 		api.set(func() { api.deaf = false })
 		w.wait(askAgainMost + askPatience + time.Second)
@@ -633,6 +646,89 @@ func TestAFullStreamGoesOnWithItsSourcesWhenThereIsRoom(t *testing.T) {
 		}
 		if i := originInfo(t, a); i.Error != nil {
 			t.Errorf("%+v", i)
+		}
+	})
+}
+
+func TestAMirrorAnswersDirectGetsInItsOriginsPlace(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.startWithAPI()
+		cfg := named("S")
+		cfg.AllowDirect = true
+		w.create(cfg)
+		w.client.publish("S.a", "x")
+		w.create(mirrorOf("S"))
+		w.wait(time.Second)
+		answers := map[string]int{}
+		for range 64 {
+			w.client.send("$JS.API.DIRECT.GET.S.S.a", "_INBOX.get", "", "")
+			got := w.client.take()
+			if len(got) != 1 || got[0].data != "x" {
+				t.Fatalf("%v", got)
+			}
+			from, _ := proto.Header(got[0].header).Get("Nats-Stream")
+			answers[string(from)]++
+		}
+		if answers["S"] == 0 || answers["M"] == 0 {
+			t.Errorf("answers %v", answers)
+		}
+		// The origin is gone, its mirror is not.
+		if err := w.account.DeleteStream(t.Context(), "S"); err != nil {
+			t.Fatal(err)
+		}
+		w.client.send("$JS.API.DIRECT.GET.S.S.a", "_INBOX.get", "", "")
+		if got := w.client.take(); len(got) != 1 || got[0].data != "x" {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// TestAnAcknowledgementToAQueueWaitsForTheCommit: what is not committed where it went stays in the queue.
+func TestAnAcknowledgementToAQueueWaitsForTheCommit(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		b := &blocking{Store: w.store, gate: make(chan struct{})}
+		w.store = b
+		w.startWithAPI()
+		go b.through(1) // the stream with the source
+		queue := named("S")
+		queue.Retention, queue.Storage = api.WorkQueuePolicy, api.MemoryStorage
+		s := w.create(queue)
+		w.create(sourcesOf("S"))
+		w.wait(time.Second)
+		w.client.publish("S.a", "x")
+		w.wait(5 * time.Second)
+		if left := content(t, s); len(left) != 1 {
+			t.Errorf("let go before it was committed: %v", left)
+		}
+		close(b.gate)
+		w.wait(5 * time.Second)
+		if left := content(t, s); len(left) != 0 {
+			t.Errorf("not let go: %v", left)
+		}
+	})
+}
+
+func TestASourceWithAConsumerOfItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.startWithAPI()
+		s := w.create(named("S"))
+		cfg := sourcesOf("S")
+		cfg.Sources[0].Consumer = &api.StreamConsumerSource{Name: "c", DeliverSubject: "to.here"}
+		a := w.create(cfg)
+		w.wait(time.Second)
+		if i := originInfo(t, a); i.Error == nil || i.Error.ErrCode != uint16(jserr.ConsumerNotFound) {
+			t.Errorf("without the consumer: %+v", i)
+		}
+		w.consumer(s, api.ConsumerConfig{Durable: "c", DeliverSubject: "to.here", AckPolicy: api.AckFlowControl, Heartbeat: time.Second, FlowControl: true, MaxAckPending: 10, FilterSubject: "S.a"})
+		for i := range 30 {
+			w.client.publish([]string{"S.a", "S.b"}[i%2], fmt.Sprint(i))
+		}
+		w.wait(askAgainMost + time.Minute)
+		if got := sourced(t, a); len(got) != 15 {
+			t.Errorf("%v", got)
+		}
+		if info, err := s.ConsumerInfo("c"); err != nil || info.NumAckPending != 0 || info.AckFloor.Stream < 29 {
+			t.Errorf("%+v, %v", info, err)
 		}
 	})
 }

@@ -195,9 +195,10 @@ func (s *Stream) committed(e *entry) {
 		if s.asyncPersist {
 			s.tail.count(e.chunk)
 		} else {
-			s.tail.add(e.chunk)
+			s.tail.push(e.chunk)
 			s.applyChunk(e.chunk)
 			s.acknowledge(e)
+			s.tail.count(e.chunk) // last: once it is counted, another stream may have it let go
 		}
 	}
 	for _, then := range e.then {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/consumer"
+	"github.com/sluicemq/sluice/internal/proto"
 	"github.com/sluicemq/sluice/internal/record"
 )
 
@@ -66,11 +67,9 @@ func flowConsumer(subj []byte) string {
 // acked takes an answer to a delivered message.
 func (s *Stream) acked(m *broker.Msg, now time.Time) {
 	a, ok := consumer.ParseAckSubject(m.Subject)
-	if !ok {
-		return
-	}
 	c := s.consumers[string(a.Consumer)]
-	if c == nil {
+	if !ok || c == nil || !c.machine.TakesAcks() {
+		s.noResponders(m)
 		return
 	}
 	answer := c.machine.Ack(&a, m.Data, m.Reply, now, &s.consumerFx)
@@ -86,6 +85,16 @@ func (s *Stream) acked(m *broker.Msg, now time.Time) {
 		s.syncing = append(s.syncing, c)
 	}
 	c.syncReplies = append(c.syncReplies, append([]byte(nil), m.Reply...))
+}
+
+// noResponders answers what nobody here waits for, as a client's publish to a subject without subscribers is answered.
+func (s *Stream) noResponders(m *broker.Msg) {
+	if len(m.Reply) == 0 {
+		return
+	}
+	b := proto.AppendStatusLine(nil, 503, "")
+	b = proto.AppendHeaderField(b, "Nats-Subject", string(m.Subject))
+	s.pub.Publish(broker.Msg{Subject: m.Reply, Header: append(b, "\r\n"...)})
 }
 
 // answerSynced writes the progress of the consumers whose acknowledgements want an answer, which goes out once it is

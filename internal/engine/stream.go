@@ -98,13 +98,15 @@ type Stream struct {
 	atomic         *stream.AtomicBatches
 	fast           *stream.FastBatches
 	fastReplies    []stream.FastReply // scratch
+	forgetting     forgetting
 	learning       bool               // a message is being read that a publish depends on
 	firing         int                // schedules whose message is being read
 	expiring       int                // entries under way that remove what was due
 	due            stream.Due         // scratch
 	origins        []*origin          // that the stream mirrors or sources
-	lastReading    uint32             // of those
-	progressAt     time.Time          // when consumers' progress is to be written; zero: none is pending
+	readings       map[uint32]*origin // of those that are being read
+	lastReading    uint32
+	progressAt     time.Time // when consumers' progress is to be written; zero: none is pending
 }
 
 // Name of the stream.
@@ -216,6 +218,7 @@ func (s *Stream) turn(now time.Time) {
 	s.expire()
 	s.fire()
 	s.closeStaleBatches()
+	s.warnForgotten()
 	s.runTimers(now)
 	s.tendOrigins(now)
 	s.deliver(now)

@@ -56,14 +56,8 @@ type tail struct {
 	budget *tailBudget // nil: everything stays in memory (storage: memory)
 }
 
-// push adds a chunk whose bytes must stay in memory, since they are not in the log yet or never will be.
+// push adds a chunk whose bytes stay in memory: for good, or until it is counted.
 func (t *tail) push(c *chunk) { t.chunks = append(t.chunks, c) }
-
-// add adds a committed chunk.
-func (t *tail) add(c *chunk) {
-	t.push(c)
-	t.count(c)
-}
 
 // find gives the live chunk that holds seq, or nil.
 func (t *tail) find(seq uint64) *chunk {

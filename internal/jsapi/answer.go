@@ -20,6 +20,13 @@ type head struct {
 	Error *api.ApiError `json:"error,omitempty"`
 }
 
+// full is an answer with more than its body.
+type full struct {
+	answer any
+	header []byte // a whole header block, or empty
+	after  func() // what is to happen once the answer is out, or nil
+}
+
 // success answers requests that only did something.
 type success struct {
 	head
@@ -43,9 +50,8 @@ const (
 
 // cut takes one page out of a list.
 func cut[T any](all []T, offset, limit int) ([]T, page) {
-	p := page{Total: len(all), Offset: max(offset, 0), Limit: limit}
-	begin := min(p.Offset, len(all))
-	return all[begin:min(begin+limit, len(all))], p
+	begin := min(max(offset, 0), len(all))
+	return all[begin:min(begin+limit, len(all))], page{Total: len(all), Offset: begin, Limit: limit}
 }
 
 // consumerInfo is api.ConsumerInfo without the fields that NATS leaves out when they say nothing.
@@ -88,6 +94,12 @@ func leveled(metadata map[string]string, level string) map[string]string {
 	m[api.JSMetaCurrentServerVersion] = version.NATS
 	m[api.JSMetaCurrentServerLevel] = strconv.Itoa(version.APILevel)
 	return m
+}
+
+// listed takes the server's own version and level out of metadata: lists do without.
+func listed(metadata map[string]string) {
+	delete(metadata, api.JSMetaCurrentServerVersion)
+	delete(metadata, api.JSMetaCurrentServerLevel)
 }
 
 // streamConfig is api.StreamConfig with the fields that NATS always tells.

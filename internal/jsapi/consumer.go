@@ -101,13 +101,13 @@ func create(ctx context.Context, r *request, ask api.JSApiConsumerCreateRequest)
 			return nil, err
 		}
 	}
-	info, err := s.CreateConsumer(ctx, ask)
+	info, release, err := s.CreateHeldConsumer(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
-	answer := infoAnswer("consumer_create_response", info)
+	answer := full{answer: infoAnswer("consumer_create_response", info), after: release}
 	if forSource {
-		return withIdentity(answer, s.Identity()), nil
+		answer.header = identityBlock(s.Identity())
 	}
 	return answer, nil
 }
@@ -135,6 +135,9 @@ func consumerNames(_ context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	names, p := cut(all, ask.Offset, namesPage)
+	if names == nil {
+		names = []string{}
+	}
 	return struct {
 		head
 		page
@@ -162,7 +165,9 @@ func consumerList(_ context.Context, r *request) (any, error) {
 		if err != nil {
 			continue // deleted meanwhile
 		}
-		infos = append(infos, toConsumerInfo(info))
+		listedInfo := toConsumerInfo(info)
+		listed(listedInfo.Config.Metadata)
+		infos = append(infos, listedInfo)
 	}
 	return struct {
 		head

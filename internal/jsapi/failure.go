@@ -31,6 +31,12 @@ var failures = map[string]func(head) any{
 			Purged uint64 `json:"purged"`
 		}{head: h}
 	},
+	schema + "stream_restore_response": func(h head) any {
+		return struct {
+			head
+			DeliverSubject string `json:"deliver_subject"`
+		}{head: h}
+	},
 	schema + "consumer_names_response": failedConsumers,
 	schema + "consumer_list_response":  failedConsumers,
 	schema + "consumer_pause_response": func(h head) any {

@@ -14,16 +14,11 @@ import (
 // the one that they read.
 const identityHeader = "Nats-Stream-Identity"
 
-// answerWithHeader is an answer that carries a header block.
-type answerWithHeader struct {
-	answer any
-	header []byte
-}
-
-func withIdentity(answer any, identity string) answerWithHeader {
+// identityBlock is the header block with a stream's identity.
+func identityBlock(identity string) []byte {
 	b := append([]byte(nil), proto.HeaderLine...)
 	b = proto.AppendHeaderField(b, identityHeader, identity)
-	return answerWithHeader{answer, append(b, "\r\n"...)}
+	return append(b, "\r\n"...)
 }
 
 // consumerReset makes a consumer start over at a sequence, or after its acknowledgement floor. Unlike nats-server, which
@@ -48,7 +43,7 @@ func consumerReset(ctx context.Context, r *request) (any, error) {
 		ResetSeq uint64 `json:"reset_seq"`
 	}{infoAnswer("consumer_reset_response", info), at}
 	if proto.Header(r.header).Has(identityHeader) {
-		return withIdentity(answer, s.Identity()), nil
+		return full{answer: answer, header: identityBlock(s.Identity())}, nil
 	}
 	return answer, nil
 }

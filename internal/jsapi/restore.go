@@ -26,17 +26,11 @@ const (
 	chunksHigh, chunksMax = 8 << 20, 64 << 20
 )
 
-// streamRestoreRequest is api.JSApiStreamRestoreRequest; the state is read leniently, since it makes no difference.
-type streamRestoreRequest struct {
-	Config api.StreamConfig `json:"config"`
-	State  json.RawMessage  `json:"state"`
-}
-
 func streamRestore(_ context.Context, r *request) (any, error) {
 	if r.isEmpty() {
 		return nil, jserr.New(jserr.BadRequest)
 	}
-	var ask streamRestoreRequest
+	var ask api.JSApiStreamRestoreRequest
 	if err := r.decode(&ask); err != nil {
 		return nil, err
 	}

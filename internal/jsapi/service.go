@@ -245,6 +245,9 @@ func (f *family) Deliver(batch []broker.Delivery) <-chan struct{} {
 			from:       d.From,
 		}
 		if f.account == nil && !f.ofSystem() {
+			if f.space.ImportsService(d.Subject) {
+				continue // another account answers
+			}
 			f.reply(r, nil, jserr.New(jserr.NotEnabledForAccount))
 			continue
 		}
@@ -297,18 +300,21 @@ func (f *family) reply(r *request, answer any, err error) {
 			answer = failures[h.Type](h)
 		}
 	}
-	var header []byte
-	if a, ok := answer.(answerWithHeader); ok {
-		answer, header = a.answer, a.header
+	whole, ok := answer.(full)
+	if !ok {
+		whole.answer = answer
 	}
-	body, err := json.Marshal(answer)
+	if whole.after != nil {
+		defer whole.after()
+	}
+	body, err := json.Marshal(whole.answer)
 	if err != nil {
 		f.service.log.Error("encoding an answer of the JetStream API", "type", f.route.kind, "error", err)
 		return
 	}
 	f.answered.Add(1)
 	if len(r.reply) > 0 {
-		f.space.PublishOnce(broker.Msg{Subject: r.reply, Header: header, Data: body})
+		f.space.PublishOnce(broker.Msg{Subject: r.reply, Header: whole.header, Data: body})
 	}
 	f.audit(r, body, failed)
 }

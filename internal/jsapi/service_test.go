@@ -26,7 +26,7 @@ type world struct {
 	requests
 }
 
-func bubble(t *testing.T, f func(w *world)) {
+func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		st, err := mem.New(mem.Options{})
 		if err != nil {
@@ -57,7 +57,7 @@ func bubble(t *testing.T, f func(w *world)) {
 			t.Fatal(err)
 		}
 		w.from("A")
-		f(w)
+		f(t, w)
 		w.service.Close()
 		if err := e.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -73,20 +73,21 @@ type requests struct {
 	pub   *broker.Publisher
 	count int
 
-	mu  *sync.Mutex // guards got
-	got map[string][]broker.Msg
+	mu    *sync.Mutex // guards what follows
+	got   map[string][]broker.Msg
+	order *[]string // subjects, as the messages came
 }
 
 // from lets the following requests come from an account.
 func (w *world) from(account string) {
 	w.space = w.broker.Space(account)
 	w.pub = w.space.NewPublisherFor(broker.PublisherOptions{Origin: &broker.Origin{ID: 7, Account: account, User: "u", Host: "h", Kind: "Client", Name: "N"}})
-	w.mu, w.got = &sync.Mutex{}, map[string][]broker.Msg{}
+	w.mu, w.got, w.order = &sync.Mutex{}, map[string][]broker.Msg{}, &[]string{}
 	w.hear("_INBOX.>")
 }
 
 func (w *world) hear(subject string) {
-	if _, err := w.space.Subscribe(subject, "", &requests{mu: w.mu, got: w.got}); err != nil {
+	if _, err := w.space.Subscribe(subject, "", &requests{mu: w.mu, got: w.got, order: w.order}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -98,6 +99,7 @@ func (r *requests) Deliver(batch []broker.Delivery) <-chan struct{} {
 	for _, d := range batch {
 		m := broker.Msg{Header: append([]byte(nil), d.Header...), Data: append([]byte(nil), d.Data...)}
 		r.got[string(d.Subject)] = append(r.got[string(d.Subject)], m)
+		*r.order = append(*r.order, string(d.Subject))
 	}
 	return nil
 }
@@ -152,7 +154,7 @@ func TestAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bubble(t, func(w *world) {
+	bubble(t, func(t *testing.T, w *world) {
 		w.ok("STREAM.CREATE.S", `{"name":"S","subjects":["a.*"],"storage":"memory"}`)
 		w.ok("CONSUMER.CREATE.S.P", `{"stream_name":"S","config":{"name":"P","ack_policy":"explicit"}}`)
 		w.ok("CONSUMER.CREATE.S.Q", `{"stream_name":"S","config":{"name":"Q","ack_policy":"explicit","priority_policy":"pinned_client","priority_groups":["A"]}}`)
@@ -183,7 +185,7 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestAudit(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(t *testing.T, w *world) {
 		w.ok("STREAM.CREATE.S", `{"name":"S","subjects":["s"],"storage":"memory"}`)
 		w.ok("CONSUMER.CREATE.S.C", `{"stream_name":"S","config":{"name":"C","ack_policy":"explicit"}}`)
 		w.hear(auditSubject)
@@ -224,7 +226,7 @@ func TestAudit(t *testing.T) {
 }
 
 func TestARequestNeedsNoReply(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(t *testing.T, w *world) {
 		w.ok("STREAM.CREATE.S", `{"name":"S","subjects":["s"],"storage":"memory"}`)
 		w.pub.Publish(broker.Msg{Subject: []byte("$JS.API.STREAM.DELETE.S")})
 		w.pub.Flush()
@@ -236,7 +238,7 @@ func TestARequestNeedsNoReply(t *testing.T) {
 }
 
 func TestStreamIdentity(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(t *testing.T, w *world) {
 		w.ok("STREAM.CREATE.S", `{"name":"S","subjects":["s"],"storage":"memory"}`)
 		ask := `{"stream_name":"S","config":{"name":"C","ack_policy":"none","direct":true,"deliver_subject":"d"}}`
 		header := string(w.request("CONSUMER.CREATE.S.C", "", ask).Header)
@@ -256,7 +258,7 @@ func TestStreamIdentity(t *testing.T) {
 }
 
 func TestReset(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(t *testing.T, w *world) {
 		w.ok("STREAM.CREATE.S", `{"name":"S","subjects":["s"],"storage":"memory"}`)
 		w.ok("CONSUMER.CREATE.S.C", `{"stream_name":"S","config":{"name":"C","ack_policy":"explicit"}}`)
 		answer := w.ok("CONSUMER.RESET.S.C", `{"seq":7}`)
@@ -267,8 +269,32 @@ func TestReset(t *testing.T) {
 	})
 }
 
+func TestACreationIsAnsweredBeforeTheMessages(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.ok("STREAM.CREATE.S", `{"name":"S","subjects":["s"],"storage":"memory"}`)
+		for range 20 {
+			w.pub.Publish(broker.Msg{Subject: []byte("s"), Data: []byte("x")})
+		}
+		w.pub.Flush()
+		synctest.Wait()
+		*w.order = nil
+		w.pub.Publish(broker.Msg{Subject: []byte("$JS.API.CONSUMER.CREATE.S.C"), Reply: []byte("_INBOX.same"),
+			Data: []byte(`{"stream_name":"S","config":{"name":"C","ack_policy":"none","deliver_subject":"_INBOX.same"}}`)})
+		w.pub.Flush()
+		if got := w.took("_INBOX.same"); len(got) != 1 || !strings.Contains(string(got[0].Data), `"num_pending":20`) {
+			t.Errorf("%d messages, first %s", len(got), got[0].Data)
+		}
+		if got := w.took("s"); len(got) != 20 { // deliveries keep their subject
+			t.Errorf("%d messages", len(got))
+		}
+		if first := (*w.order)[0]; first != "_INBOX.same" {
+			t.Errorf("first came %s", first)
+		}
+	})
+}
+
 func TestAccountPurge(t *testing.T) {
-	bubble(t, func(w *world) {
+	bubble(t, func(t *testing.T, w *world) {
 		w.ok("STREAM.CREATE.S", `{"name":"S","subjects":["s"],"storage":"memory"}`)
 		w.ok("STREAM.CREATE.T", `{"name":"T","subjects":["t"]}`)
 		if m := w.request("ACCOUNT.PURGE.A", "", ""); len(m.Data) > 0 {

@@ -57,11 +57,14 @@ func streamSnapshot(_ context.Context, r *request) (any, error) {
 		defer r.service.endTransfer()
 		r.sendSnapshot(ctx, sn, &ask)
 	}
+	cfg := sn.Config
+	cfg.Metadata = leveled(cfg.Metadata, "0")
+	listed(cfg.Metadata)
 	return struct {
 		head
 		Config streamConfig    `json:"config"`
 		State  api.StreamState `json:"state"`
-	}{head{Type: schema + "stream_snapshot_response"}, toStreamConfig(sn.Config), sn.State}, nil
+	}{head{Type: schema + "stream_snapshot_response"}, toStreamConfig(cfg), sn.State}, nil
 }
 
 // sendSnapshot sends a snapshot to its requester.

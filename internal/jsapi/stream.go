@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluicemq/sluice/internal/engine"
 	"github.com/sluicemq/sluice/internal/jserr"
-	"github.com/sluicemq/sluice/internal/subject"
 )
 
 type streamInfoAnswer struct {
@@ -73,13 +72,10 @@ func streamNames(_ context.Context, r *request) (any, error) {
 	if err := r.mayBody(&ask); err != nil {
 		return nil, err
 	}
-	if ask.Subject != "" && !subject.Valid(ask.Subject) {
-		return nil, jserr.New(jserr.BadRequest)
-	}
 	streams, p := cut(r.account.Streams(ask.Subject), ask.Offset, namesPage)
-	names := make([]string, len(streams))
-	for i, s := range streams {
-		names[i] = s.Name()
+	var names []string
+	for _, s := range streams {
+		names = append(names, s.Name())
 	}
 	return struct {
 		head
@@ -93,9 +89,6 @@ func streamList(_ context.Context, r *request) (any, error) {
 	if err := r.mayBody(&ask); err != nil {
 		return nil, err
 	}
-	if ask.Subject != "" && !subject.Valid(ask.Subject) {
-		return nil, jserr.New(jserr.BadRequest)
-	}
 	streams, p := cut(r.account.Streams(ask.Subject), ask.Offset, listPage)
 	infos := make([]*streamInfo, 0, len(streams))
 	for _, s := range streams {
@@ -103,7 +96,9 @@ func streamList(_ context.Context, r *request) (any, error) {
 		if err != nil {
 			continue // deleted meanwhile
 		}
-		infos = append(infos, streamInfoOf(&info))
+		listedInfo := streamInfoOf(&info)
+		listed(listedInfo.Config.Metadata)
+		infos = append(infos, listedInfo)
 	}
 	return struct {
 		head
@@ -125,10 +120,16 @@ func streamInfoGet(_ context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	told := streamInfoOf(&info)
+	told.Cluster = &api.ClusterInfo{Leader: r.service.engine.ServerName()}
+	p := page{}
+	if info.SubjectsTotal > 0 {
+		p = page{info.SubjectsTotal, max(ask.Offset, 0), info.SubjectsLimit}
+	}
 	return streamInfoAnswer{
 		head:       head{Type: schema + "stream_info_response"},
-		page:       page{info.SubjectsTotal, ask.Offset, info.SubjectsLimit},
-		streamInfo: streamInfoOf(&info),
+		page:       p,
+		streamInfo: told,
 	}, nil
 }
 

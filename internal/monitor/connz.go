@@ -2,6 +2,9 @@ package monitor
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
 	"fmt"
 	"net/http"
 	"slices"
@@ -34,7 +37,7 @@ const (
 type Conn struct {
 	CID          uint64
 	Kind         string // "Client"
-	Type         string // "nats"
+	Type         string // "nats" or "websocket"
 	IP           string // "" in-process
 	Port         int
 	Start        time.Time
@@ -54,6 +57,8 @@ type Conn struct {
 	Version      string
 	User         string // the name or nkey that it authenticated with
 	Account      string
+	TLS          *tls.ConnectionState // nil: without
+	TLSFirst     bool                 // the handshake came before INFO
 }
 
 // Connz is the answer of /connz.
@@ -91,11 +96,42 @@ type ConnInfo struct {
 	Name           string      `json:"name,omitempty"`
 	Lang           string      `json:"lang,omitempty"`
 	Version        string      `json:"version,omitempty"`
+	TLSVersion     string      `json:"tls_version,omitempty"`
+	TLSCipher      string      `json:"tls_cipher_suite,omitempty"`
+	TLSPeerCerts   []*PeerCert `json:"tls_peer_certs,omitempty"`
+	TLSFirst       bool        `json:"tls_first,omitempty"`
 	AuthorizedUser string      `json:"authorized_user,omitempty"`
 	Account        string      `json:"account,omitempty"`
 	Subs           []string    `json:"subscriptions_list,omitempty"`
 	SubsDetail     []SubDetail `json:"subscriptions_list_detail,omitempty"`
 	NameTag        string      `json:"name_tag,omitempty"`
+}
+
+// PeerCert is a certificate that a client showed.
+type PeerCert struct {
+	Subject    string `json:"subject,omitempty"`
+	KeySHA256  string `json:"spki_sha256,omitempty"` // hex, of its public key
+	CertSHA256 string `json:"cert_sha256,omitempty"` // hex, of all of it
+}
+
+// tls fills in what is shown of TLS.
+func (ci *ConnInfo) tls(c *Conn, auth bool) {
+	state := c.TLS
+	if state == nil {
+		return
+	}
+	ci.TLSFirst = c.TLSFirst
+	ci.TLSVersion = strings.TrimPrefix(tls.VersionName(state.Version), "TLS ")
+	ci.TLSCipher = tls.CipherSuiteName(state.CipherSuite)
+	if !auth {
+		return
+	}
+	for _, cert := range state.PeerCertificates {
+		key, all := sha256.Sum256(cert.RawSubjectPublicKeyInfo), sha256.Sum256(cert.Raw)
+		ci.TLSPeerCerts = append(ci.TLSPeerCerts, &PeerCert{
+			Subject: cert.Subject.String(), KeySHA256: hex.EncodeToString(key[:]), CertSHA256: hex.EncodeToString(all[:]),
+		})
+	}
 }
 
 // connzQuery is a request to /connz. offset and limit have their defaults.
@@ -191,6 +227,7 @@ func (h *Handler) connInfo(c *Conn, q connzQuery, now time.Time) *ConnInfo {
 		info.Stop = &end
 	}
 	info.Uptime, info.Idle = uptime(end.Sub(c.Start)), uptime(end.Sub(c.LastActivity))
+	info.tls(c, q.auth)
 	if q.auth {
 		info.AuthorizedUser, info.NameTag = c.User, c.Account
 		if c.Account != account.DefaultName {

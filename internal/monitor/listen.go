@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,21 +26,27 @@ const (
 type Server struct {
 	http     *http.Server
 	listener net.Listener
+	scheme   string
 	served   chan struct{} // closed when Serve has returned
 }
 
-// Listen opens the port, -1 for a free one, and serves handler there until Close.
-func Listen(ctx context.Context, host string, port int, handler http.Handler, logger *slog.Logger) (*Server, error) {
+// Listen opens the port, -1 for a free one, and serves handler there until Shutdown; with TLS unless secure is nil.
+func Listen(ctx context.Context, host string, port int, secure *tls.Config, handler http.Handler, logger *slog.Logger) (*Server, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(max(port, 0))))
 	if err != nil {
 		return nil, fmt.Errorf("can't listen to the monitor port: %w", err)
 	}
-	s := &Server{listener: l, served: make(chan struct{}), http: &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout,
+	s := &Server{listener: l, scheme: "http", served: make(chan struct{}), http: &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout,
 		IdleTimeout: idleTimeout, WriteTimeout: writeTimeout, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}}
-	logger.Info("Starting http monitor on " + l.Addr().String())
+	var accept net.Listener = &boundedListener{Listener: l, slots: make(chan struct{}, maxConns), closed: make(chan struct{})}
+	if secure != nil {
+		s.scheme = "https"
+		accept = tls.NewListener(accept, secure)
+	}
+	logger.Info("Starting " + s.scheme + " monitor on " + l.Addr().String())
 	go func() {
 		defer close(s.served)
-		if err := s.http.Serve(&boundedListener{Listener: l, slots: make(chan struct{}, maxConns), closed: make(chan struct{})}); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(accept); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("Monitoring has stopped", "error", err)
 		}
 	}()
@@ -56,7 +63,7 @@ func (s *Server) URL() string {
 	if addr.IP.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, strconv.Itoa(addr.Port))
+	return s.scheme + "://" + net.JoinHostPort(host, strconv.Itoa(addr.Port))
 }
 
 // Shutdown lets the requests that are under way end until ctx is done, then closes the rest.

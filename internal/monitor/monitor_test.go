@@ -346,11 +346,11 @@ func TestRequestsAreBounded(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	h := newTestHandler(t, newFake(), nil)
-	s, err := Listen(context.Background(), "127.0.0.1", -1, h, slog.New(slog.DiscardHandler))
+	s, err := Listen(context.Background(), "127.0.0.1", -1, nil, h, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(context.Background(), "127.0.0.1", s.Port(), h, slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := Listen(context.Background(), "127.0.0.1", s.Port(), nil, h, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("the port was given twice")
 	}
 	resp, err := http.Get(s.URL() + "/healthz")

@@ -15,16 +15,18 @@ import (
 // Varz is the answer of /varz: the general state of the server. The names are nats-server's, and fields that are about
 // features which Sluice does not have are there as nats-server shows them when they are off.
 type Varz struct {
-	ID         string `json:"server_id"`
-	Name       string `json:"server_name"`
-	Version    string `json:"version"` // the NATS version that the server is compatible with
-	Sluice     string `json:"sluice_version"`
-	Proto      int    `json:"proto"`
-	GitCommit  string `json:"git_commit,omitempty"`
-	GoVersion  string `json:"go"`
-	Host       string `json:"host"`
-	Port       int    `json:"port"` // that is listened on
-	AuthNeeded bool   `json:"auth_required,omitempty"`
+	ID          string `json:"server_id"`
+	Name        string `json:"server_name"`
+	Version     string `json:"version"` // the NATS version that the server is compatible with
+	Sluice      string `json:"sluice_version"`
+	Proto       int    `json:"proto"`
+	GitCommit   string `json:"git_commit,omitempty"`
+	GoVersion   string `json:"go"`
+	Host        string `json:"host"`
+	Port        int    `json:"port"` // that is listened on
+	AuthNeeded  bool   `json:"auth_required,omitempty"`
+	TLSRequired bool   `json:"tls_required,omitempty"`
+	TLSVerify   bool   `json:"tls_verify,omitempty"`
 
 	ConnectURLs []string `json:"connect_urls,omitempty"`
 
@@ -41,11 +43,11 @@ type Varz struct {
 	MaxPayload       int32         `json:"max_payload"`
 	MaxPending       int64         `json:"max_pending"`
 
-	Cluster   struct{} `json:"cluster"`
-	Gateway   struct{} `json:"gateway"`
-	Leaf      struct{} `json:"leaf"`
-	MQTT      struct{} `json:"mqtt"`
-	Websocket struct{} `json:"websocket"`
+	Cluster   struct{}      `json:"cluster"`
+	Gateway   struct{}      `json:"gateway"`
+	Leaf      struct{}      `json:"leaf"`
+	MQTT      struct{}      `json:"mqtt"`
+	Websocket WebsocketVarz `json:"websocket"`
 
 	JetStream JetStreamVarz `json:"jetstream"`
 	Storage   *StorageVarz  `json:"sluice_storage,omitempty"`
@@ -88,9 +90,41 @@ type Varz struct {
 	Tags           []string          `json:"tags,omitempty"`
 	Metadata       map[string]string `json:"metadata,omitempty"`
 	SystemAccount  string            `json:"system_account,omitempty"`
+	// TLSCertNotAfter is when the certificate of the client port ends.
+	TLSCertNotAfter time.Time `json:"tls_cert_not_after,omitzero"`
 
 	SlowConsumerStats    ByKind `json:"slow_consumer_stats"`
 	StaleConnectionStats ByKind `json:"stale_connection_stats"`
+}
+
+// WebsocketVarz is what the options say of the WebSocket port; all zero while there is none.
+type WebsocketVarz struct {
+	Host             string        `json:"host,omitempty"`
+	Port             int           `json:"port,omitempty"` // that is listened on
+	Advertise        string        `json:"advertise,omitempty"`
+	NoAuthUser       string        `json:"no_auth_user,omitempty"`
+	HandshakeTimeout time.Duration `json:"handshake_timeout,omitempty"` // ns
+	AuthTimeout      float64       `json:"auth_timeout,omitempty"`      // s
+	NoTLS            bool          `json:"no_tls,omitempty"`
+	TLSMap           bool          `json:"tls_map,omitempty"`
+	TLSPinnedCerts   []string      `json:"tls_pinned_certs,omitempty"`
+	SameOrigin       bool          `json:"same_origin,omitempty"`
+	AllowedOrigins   []string      `json:"allowed_origins,omitempty"`
+	Compression      bool          `json:"compression,omitempty"`
+	TLSCertNotAfter  time.Time     `json:"tls_cert_not_after,omitzero"`
+}
+
+func configWebsocket(o *config.Options) (v WebsocketVarz) {
+	w, a := &o.Websocket, &o.Auth.Websocket
+	if w.Port == 0 {
+		return v
+	}
+	v = WebsocketVarz{Host: w.Host, Port: w.Port, Advertise: w.Advertise, NoAuthUser: a.NoAuthUser, HandshakeTimeout: w.HandshakeTimeout,
+		AuthTimeout: a.Timeout.Seconds(), NoTLS: w.NoTLS, SameOrigin: w.SameOrigin, AllowedOrigins: w.AllowedOrigins, Compression: w.Compression}
+	if w.TLS != nil {
+		v.TLSMap, v.TLSPinnedCerts = w.TLS.Map, w.TLS.PinnedCerts
+	}
+	return v
 }
 
 // ByKind counts connections by their kind; all but clients are always 0.
@@ -134,6 +168,10 @@ func ConfigVarz(o *config.Options) *Varz {
 		AuthTimeout: o.Auth.Timeout.Seconds(), MaxControlLine: o.MaxControlLine, MaxPayload: o.MaxPayload, MaxPending: o.MaxPending,
 		TLSTimeout: 2, WriteDeadline: o.WriteDeadline,
 		ConfigDigest: o.ConfigDigest, Tags: o.Tags, Metadata: o.Metadata, SystemAccount: o.Auth.SystemAccount,
+	}
+	v.Websocket = configWebsocket(o)
+	if o.TLS != nil {
+		v.TLSTimeout = o.TLS.Timeout.Seconds()
 	}
 	if o.JetStream.Enabled {
 		v.JetStream.Config = ConfigJetStream(o)

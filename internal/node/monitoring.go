@@ -10,14 +10,18 @@ import (
 // startMonitoring opens the HTTP edge. It is there before the store is opened, so that a start that takes its time can
 // be watched.
 func (n *Node) startMonitoring(opts *config.Options) error {
-	if opts.HTTPPort == 0 {
+	port := opts.HTTPPort
+	if opts.HTTPSPort != 0 {
+		port = opts.HTTPSPort
+	}
+	if port == 0 {
 		return nil
 	}
 	handler, err := monitor.NewHandler(monitor.Options{Source: status{n}, BasePath: opts.HTTPBasePath, Gatherer: n.registry, Logger: n.log})
 	if err != nil {
 		return err
 	}
-	server, err := monitor.Listen(context.Background(), opts.HTTPHost, opts.HTTPPort, handler, n.log)
+	server, err := monitor.Listen(context.Background(), opts.HTTPHost, port, n.monitorTLS(opts), handler, n.log)
 	if err != nil {
 		return err
 	}

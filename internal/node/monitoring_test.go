@@ -228,7 +228,7 @@ func TestAdvertisedAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		opts := n.options()
-		if got := strings.Join(n.connOptions(&opts).ConnectURLs, " "); got != want {
+		if got := strings.Join(n.connOptions(&opts, secured{}).ConnectURLs, " "); got != want {
 			t.Errorf("%q is told as %q, want %q", advertise, got, want)
 		}
 	}

@@ -48,6 +48,8 @@ type Node struct {
 	configured time.Time // when the options were taken over
 	clients    *conn.Server
 	listener   net.Listener
+	websocket  net.Listener // nil: WebSocket is off
+	secured    secured
 	storage    *storage // nil: JetStream is off
 	monitor    *monitor.Server
 	cause      error // why the server ended by itself
@@ -76,14 +78,19 @@ func New(opts config.Options, log *slog.Logger, registry *prometheus.Registry) (
 	if err != nil {
 		return nil, err
 	}
+	secured, err := readSecured(&opts)
+	if err != nil {
+		return nil, err
+	}
 	id, err := serverID()
 	if err != nil {
 		return nil, err
 	}
 	return &Node{
 		log: log, registry: registry, id: id, opts: opts, configured: time.Now(), directory: directory, storeURL: storeURL,
-		broker: broker.New(broker.Options{}),
-		done:   make(chan struct{}),
+		secured: secured,
+		broker:  broker.New(broker.Options{ServerName: opts.ServerName}),
+		done:    make(chan struct{}),
 	}, nil
 }
 
@@ -105,12 +112,23 @@ func (n *Node) Start(ctx context.Context) (err error) {
 		}
 	}()
 	opts := n.options()
+	if err := n.share(&opts.Auth, n.directory.Accounts()); err != nil {
+		return err
+	}
 	listener, err := listen(&opts)
 	if err != nil {
 		return err
 	}
 	n.mu.Lock()
 	n.begun, n.listener = time.Now(), listener
+	secured := n.secured
+	n.mu.Unlock()
+	websocket, err := listenWebsocket(&opts)
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.websocket = websocket
 	n.mu.Unlock()
 	if err := n.startMonitoring(&opts); err != nil {
 		return err
@@ -127,7 +145,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	clients, err := conn.New(n.connOptions(&opts))
+	clients, err := conn.New(n.connOptions(&opts, secured))
 	if err != nil {
 		return err
 	}
@@ -135,14 +153,36 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	n.clients = clients
 	n.mu.Unlock()
 	if listener != nil {
-		go func() {
-			if err := clients.Serve(listener); err != nil && !errors.Is(err, conn.ErrClosed) && !errors.Is(err, net.ErrClosed) {
-				n.log.Error("accepting clients", "error", err)
-			}
-		}()
+		go n.accept("clients", func() error { return clients.Serve(listener) })
 		n.log.Info("Listening for client connections on " + listener.Addr().String())
+		if secured.clients != nil {
+			n.log.Info("TLS required for client connections")
+		}
+	}
+	if websocket != nil {
+		go n.accept("WebSocket clients", func() error { return clients.ServeWebsocket(websocket) })
+		n.log.Info("Listening for websocket clients on " + n.WebsocketURL())
 	}
 	return nil
+}
+
+// accept runs until the port is closed.
+func (n *Node) accept(whom string, serve func() error) {
+	if err := serve(); err != nil && !errors.Is(err, conn.ErrClosed) && !errors.Is(err, net.ErrClosed) {
+		n.log.Error("accepting "+whom, "error", err)
+	}
+}
+
+// listenWebsocket takes the port of WebSocket clients; nil when there is none.
+func listenWebsocket(opts *config.Options) (net.Listener, error) {
+	if opts.Websocket.Port == 0 {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", hostPort(opts.Websocket.Host, opts.Websocket.Port))
+	if err != nil {
+		return nil, fmt.Errorf("listening for WebSocket clients: %w", err)
+	}
+	return l, nil
 }
 
 // listen takes the client port before anything slow happens, so that a port that is taken is told at once.
@@ -168,7 +208,7 @@ func (n *Node) options() config.Options {
 }
 
 // connOptions are the options of the client edge.
-func (n *Node) connOptions(o *config.Options) conn.Options {
+func (n *Node) connOptions(o *config.Options, s secured) conn.Options {
 	n.mu.Lock()
 	port, urls := n.portLocked(), n.connectURLsLocked(o)
 	n.mu.Unlock()
@@ -183,6 +223,10 @@ func (n *Node) connOptions(o *config.Options) conn.Options {
 		MaxSubTokens: o.MaxSubTokens, NoFastProducerStall: o.NoFastProducerStall,
 		NoHeaders: o.NoHeaders, MaxClosed: o.MaxClosedClients,
 		LameDuckDuration: o.LameDuckDuration, LameDuckGrace: o.LameDuckGracePeriod,
+	}
+	c.Websocket = n.websocketOptions(o, s)
+	if c.TLS = connTLS(o.TLS, s.clients); c.TLS != nil {
+		c.TLS.AllowPlain = o.AllowNonTLS
 	}
 	if o.JetStream.Enabled {
 		c.APILevel = version.APILevel
@@ -233,11 +277,14 @@ func (n *Node) end(ctx context.Context, cause error) (err error) {
 		n.ending.Store(true)
 		n.mu.Lock()
 		n.cause = cause
-		clients, listener, st, mon := n.clients, n.listener, n.storage, n.monitor
+		clients, listener, websocket, st, mon := n.clients, n.listener, n.websocket, n.storage, n.monitor
 		n.mu.Unlock()
 		var errs []error
 		if listener != nil {
 			listener.Close()
+		}
+		if websocket != nil {
+			websocket.Close()
 		}
 		if st != nil {
 			errs = append(errs, st.close(ctx))
@@ -278,15 +325,31 @@ func (n *Node) Err() error {
 func (n *Node) ClientURL() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.listener == nil {
+	return localURL(n.listener, n.secured.clients != nil && !n.opts.AllowNonTLS, "nats", "tls")
+}
+
+// WebsocketURL is the same for WebSocket clients.
+func (n *Node) WebsocketURL() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return localURL(n.websocket, n.secured.websocket != nil, "ws", "wss")
+}
+
+// localURL is where a client on this host finds a port; "" for none.
+func localURL(l net.Listener, secure bool, plain, withTLS string) string {
+	if l == nil {
 		return ""
 	}
-	addr := n.listener.Addr().(*net.TCPAddr)
+	scheme := plain
+	if secure {
+		scheme = withTLS
+	}
+	addr := l.Addr().(*net.TCPAddr)
 	host := addr.IP.String()
 	if addr.IP.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "nats://" + net.JoinHostPort(host, strconv.Itoa(addr.Port))
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(addr.Port))
 }
 
 // StoreURL says where the server stores, without secrets and with an absolute path; "" when JetStream is off.
@@ -323,14 +386,22 @@ func (n *Node) Reload(opts config.Options) error {
 	if err := checkAccountLimits(&opts); err != nil {
 		return err
 	}
+	secured, err := readSecured(&opts)
+	if err != nil {
+		return err
+	}
+	accounts := n.directory.Accounts()
 	if err := n.directory.Swap(opts.Auth); err != nil {
 		return err
 	}
-	if err := clients.Reload(n.connOptions(&opts)); err != nil {
+	if err := n.share(&opts.Auth, append(accounts, n.directory.Accounts()...)); err != nil {
+		return err
+	}
+	if err := clients.Reload(n.connOptions(&opts, secured)); err != nil {
 		return err
 	}
 	n.mu.Lock()
-	n.opts, n.configured = opts, time.Now()
+	n.opts, n.configured, n.secured = opts, time.Now(), secured
 	n.mu.Unlock()
 	if st != nil {
 		st.engine.SetLimits(opts.JetStream.MaxMemory, opts.JetStream.MaxStore, engineLimits(&opts))

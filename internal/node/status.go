@@ -1,6 +1,10 @@
 package node
 
 import (
+	"crypto/tls"
+	"net"
+
+	"github.com/sluicemq/sluice/internal/account"
 	"github.com/sluicemq/sluice/internal/config"
 	"github.com/sluicemq/sluice/internal/conn"
 	"github.com/sluicemq/sluice/internal/monitor"
@@ -29,11 +33,22 @@ func (s status) Varz() *monitor.Varz {
 	s.mu.Lock()
 	v.Start, v.ConfigLoadTime = s.begun, s.configured
 	v.Port, v.ConnectURLs = s.portLocked(), s.connectURLsLocked(&opts)
-	if s.monitor != nil {
+	switch {
+	case s.monitor != nil && opts.HTTPSPort != 0:
+		v.HTTPSPort = s.monitor.Port()
+	case s.monitor != nil:
 		v.HTTPPort = s.monitor.Port()
 	}
+	secured := s.secured
+	if s.websocket != nil {
+		v.Websocket.Port = s.websocket.Addr().(*net.TCPAddr).Port
+	}
 	s.mu.Unlock()
-	v.AuthNeeded = s.directory.AuthAdvertised()
+	if c := secured.clients; c != nil {
+		v.TLSRequired, v.TLSVerify = !opts.AllowNonTLS, c.ClientAuth == tls.RequireAndVerifyClientCert
+	}
+	v.TLSCertNotAfter, v.Websocket.TLSCertNotAfter = certificateEnd(secured.clients), certificateEnd(secured.websocket)
+	v.AuthNeeded = s.directory.AuthAdvertised(account.ConnectionStandard)
 	for _, a := range s.directory.Accounts() {
 		v.Subscriptions += uint32(s.broker.Space(a.Name).Subscriptions())
 	}

@@ -28,12 +28,16 @@ func (s status) Conns(state monitor.ConnState) (all []monitor.Conn) {
 }
 
 func toConn(c *conn.Snapshot) monitor.Conn {
+	kind := "nats"
+	if c.Websocket {
+		kind = "websocket"
+	}
 	return monitor.Conn{
-		CID: c.ID, Kind: "Client", Type: "nats", IP: c.IP, Port: c.Port,
+		CID: c.ID, Kind: "Client", Type: kind, IP: c.IP, Port: c.Port,
 		Start: c.Start, LastActivity: c.LastActivity, Stop: c.Stop, Reason: c.Reason,
 		RTT: c.RTT, Pending: int(c.Pending), InMsgs: c.InMsgs, OutMsgs: c.OutMsgs, InBytes: c.InBytes, OutBytes: c.OutBytes,
 		Stalls: c.Stalls, NumSubs: uint32(c.NumSubs), Name: c.Name, Lang: c.Lang, Version: c.Version,
-		User: c.User, Account: c.Account,
+		User: c.User, Account: c.Account, TLS: c.TLS, TLSFirst: c.TLSFirst,
 	}
 }
 

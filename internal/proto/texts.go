@@ -16,5 +16,6 @@ const (
 	TextInvalidPubSubject   = "Invalid Publish Subject"
 	TextBadProtocol         = "invalid client protocol"
 	TextNoRespondersHeaders = "no responders requires headers support"
+	TextThrottled           = "Connection throttling is active. Please try again later."
 	TextFailedRegistration  = "Failed Account Registration"
 )

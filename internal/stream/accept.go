@@ -53,7 +53,7 @@ type Accepted struct {
 
 // candidate is a publish that is being checked, and what is to be stored of it.
 type candidate struct {
-	headers   headers
+	headers   *headers
 	text      []byte // the subject
 	header    []byte
 	data      []byte // nil: as it was published
@@ -63,18 +63,23 @@ type candidate struct {
 	flying    flying
 }
 
-func (s *State) newCandidate(p *Publish) candidate {
-	c := candidate{text: s.transformed(p.Subject), header: p.Header, size: p.Size}
+// newCandidate begins the check of a publish. h takes its headers.
+func (s *State) newCandidate(p *Publish, h *headers) candidate {
+	c := candidate{text: s.transformed(p.Subject), header: p.Header, size: p.Size, headers: &noHeaders}
 	if len(p.Header) > 0 {
-		c.headers = parseHeaders(p.Header)
+		*h = parseHeaders(p.Header)
+		c.headers = h
 	}
 	return c
 }
 
+// noHeaders are those of most messages. They are not changed.
+var noHeaders headers
+
 // Accept decides on a publish and gives it the next sequence. It checks against everything that was accepted before,
 // committed or not. What it accepted must reach Apply, in this order, or the State is of no use any more.
 func (s *State) Accept(p Publish, now time.Time) (Accepted, *jserr.Error) {
-	c := s.newCandidate(&p)
+	c := s.newCandidate(&p, &s.parsed)
 	if err := s.checkForm(&p, &c); err != nil {
 		return Accepted{}, err
 	}
@@ -135,7 +140,7 @@ func (s *State) checkForm(p *Publish, c *candidate) *jserr.Error {
 
 // checkHeaders decides on what the headers ask for. A duplicate gives the sequence of its original.
 func (s *State) checkHeaders(c *candidate, ns int64) (duplicate uint64, err *jserr.Error) {
-	h := &c.headers
+	h := c.headers
 	if err := s.checkIncrement(c); err != nil {
 		return 0, err
 	}
@@ -164,7 +169,7 @@ func (s *State) checkHeaders(c *candidate, ns int64) (duplicate uint64, err *jse
 
 // finish works out what is known of a message while it is in flight.
 func (s *State) finish(c *candidate) *jserr.Error {
-	h, f := &c.headers, &c.flying
+	h, f := c.headers, &c.flying
 	var ok bool
 	if f.ttl, ok = parseTTL(h.ttl); !ok {
 		return jserr.New(jserr.MessageTTLInvalid)

@@ -211,7 +211,7 @@ func (b *AtomicBatches) append(batch *atomicBatch, m *batchMessage, now time.Tim
 		last := &batch.msgs[len(batch.msgs)-1]
 		last.Header = appendField(last.Header, "Nats-Batch-Commit", "1")
 		return nil, ""
-	case b.bytes+bytes > b.limits.Bytes:
+	case b.bytes+bytes > b.limits.Bytes, !b.pool.takeBytes(bytes):
 		return jserr.New(jserr.InsufficientResources), AbandonedLarge
 	}
 	b.bytes += bytes
@@ -231,6 +231,7 @@ func (b *AtomicBatches) Close(id string) {
 		return
 	}
 	b.bytes -= batch.bytes
+	b.pool.bytes.Add(-int64(batch.bytes))
 	b.pool.give(&b.pool.atomic)
 	delete(b.open, id)
 	if len(b.open) == 0 {

@@ -40,7 +40,7 @@ func (s *State) AcceptBatch(batch []Publish, now time.Time) (accepted []Accepted
 	checked := make([]candidate, 0, len(batch))
 	var size uint64
 	for i := range batch {
-		c := s.newCandidate(&batch[i])
+		c := s.newCandidate(&batch[i], new(headers))
 		c.text = bytes.Clone(c.text)
 		if len(c.headers.expectedLastID) > 0 {
 			return nil, 0, jserr.New(jserr.AtomicPublishUnsupportedHeaderBatch, "header", "Nats-Expected-Last-Msg-Id")
@@ -67,7 +67,7 @@ func (s *State) AcceptBatch(batch []Publish, now time.Time) (accepted []Accepted
 // AcceptFast decides on a message of a fast batch.
 func (s *State) AcceptFast(p Publish, now time.Time) (Accepted, *jserr.Error) {
 	ns := max(now.UnixNano(), s.nextTime)
-	c := s.newCandidate(&p)
+	c := s.newCandidate(&p, &s.parsed)
 	if len(c.text) > maxSubjectBytes {
 		return Accepted{}, jserr.New(jserr.StreamMessageExceedsMaximum)
 	}
@@ -133,7 +133,7 @@ func (s *State) checkStaged(c *candidate, g *staging, ns int64) (duplicate, need
 
 // checkStagedForm checks what does not depend on what the stream holds, and the message's id.
 func (s *State) checkStagedForm(c *candidate, g *staging, ns int64) (duplicate uint64, err *jserr.Error) {
-	h := &c.headers
+	h := c.headers
 	if len(c.header) > maxHeaderBytes {
 		return 0, jserr.New(jserr.StreamHeaderExceedsMaximum)
 	}
@@ -165,7 +165,7 @@ func (s *State) checkStagedForm(c *candidate, g *staging, ns int64) (duplicate u
 
 // checkStagedOrder checks what depends on what came before.
 func (s *State) checkStagedOrder(c *candidate, g *staging, ns int64) *jserr.Error {
-	h := &c.headers
+	h := c.headers
 	if len(h.expectedLast) > 0 {
 		last := s.nextSeq - 1 + uint64(g.msgs)
 		switch {
@@ -200,7 +200,7 @@ func (s *State) checkStagedOrder(c *candidate, g *staging, ns int64) *jserr.Erro
 // checkStagedExpected compares what the publisher believes to be the last of a subject with what is. Nothing can be
 // believed of a subject that the batch itself writes to.
 func (s *State) checkStagedExpected(c *candidate, g *staging) *jserr.Error {
-	h := &c.headers
+	h := c.headers
 	if len(h.expectedLastOfSubject) == 0 {
 		if len(h.expectedSubject) > 0 {
 			return jserr.New(jserr.StreamExpectedLastSeqPerSubjectInvalid)
@@ -227,7 +227,7 @@ func (s *State) checkStagedExpected(c *candidate, g *staging) *jserr.Error {
 
 // checkStagedSchedule is checkSchedule where the schedule to end may be part of the batch.
 func (s *State) checkStagedSchedule(c *candidate, g *staging, ns int64) *jserr.Error {
-	h := &c.headers
+	h := c.headers
 	staged := g.subjects[string(h.scheduler)]
 	if len(h.scheduler) == 0 || staged == nil {
 		return s.checkSchedule(c, ns)

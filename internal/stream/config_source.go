@@ -86,9 +86,6 @@ func checkSources(cfg *api.StreamConfig, limits Limits, _ bool) error {
 	if len(cfg.Sources) > 0 && cfg.AllowMsgSchedules {
 		return jserr.New(jserr.SourceWithMsgSchedules)
 	}
-	if len(cfg.Sources) > 0 && cfg.AllowMsgCounter {
-		return invalid("sources of message counters are not supported")
-	}
 	keys, readers := map[string]bool{}, map[string]bool{}
 	for _, src := range cfg.Sources {
 		if src == nil || !validName(src.Name) {

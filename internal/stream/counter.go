@@ -75,7 +75,7 @@ func (s *State) remember(subject []byte, c counter) {
 
 // checkIncrement refuses an increment that the stream or the message does not go with.
 func (s *State) checkIncrement(c *candidate) *jserr.Error {
-	h := &c.headers
+	h := c.headers
 	if len(h.increment) == 0 {
 		return nil
 	}

@@ -151,7 +151,7 @@ func (s *State) replayFlight() {
 func (s *State) forgetVirtual(row *name, size uint64) {
 	switch {
 	case s.virtual.stale:
-	case s.flight.rollups == 0 && (s.cfg.MaxMsgsPer <= 0 || !s.flight.holds(row.flight)):
+	case s.flight.rollups == 0 && (s.cfg.MaxMsgsPer <= 0 && !s.rollsUp() || !s.flight.holds(row.flight)):
 		s.virtual.msgs--
 		s.virtual.bytes -= int64(size)
 	default:

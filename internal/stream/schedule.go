@@ -152,7 +152,7 @@ func (s *State) removeSubject(text []byte, e *Effects) {
 // checkSchedule refuses headers about schedules that are wrong or not allowed, and has a schedule take the place of its
 // subject's earlier messages.
 func (s *State) checkSchedule(c *candidate, ns int64) *jserr.Error {
-	h := &c.headers
+	h := c.headers
 	allowed := s.cfg.AllowMsgSchedules
 	at, _, err := nextFiring(h.schedule, h.scheduleZone, ns, ns)
 	switch {
@@ -177,7 +177,7 @@ func (s *State) checkSchedule(c *candidate, ns int64) *jserr.Error {
 
 // checkTarget checks what a schedule is to publish.
 func (s *State) checkTarget(c *candidate) *jserr.Error {
-	h := &c.headers
+	h := c.headers
 	target, source := h.scheduleTarget, h.scheduleSource
 	_, validTTL := parseTTL(h.scheduleTTL)
 	switch {
@@ -206,7 +206,7 @@ func (s *State) checkTarget(c *candidate) *jserr.Error {
 
 // checkScheduler decides on a message that is to end a schedule. is tells whether there is one on that subject.
 func (s *State) checkScheduler(c *candidate, is bool) *jserr.Error {
-	h := &c.headers
+	h := c.headers
 	switch {
 	case string(h.scheduleNext) != purgeSchedule, bytes.Equal(h.scheduler, c.text), !subject.ValidPublish(h.scheduler):
 		return jserr.New(jserr.MessageSchedulesSchedulerInvalid)

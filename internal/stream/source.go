@@ -3,6 +3,7 @@ package stream
 import (
 	"bytes"
 	"crypto/sha256"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -30,8 +31,9 @@ type SourcePosition struct {
 	Identity string `json:"identity,omitempty"` // of that stream, which tells it from a later one of its name; empty: unknown
 }
 
-// maxForgottenSources is how many sources are remembered that the configuration does not name any more.
-const maxForgottenSources = 1024
+// maxStraySources is how many sources are remembered that the configuration does not name: it did once, or it may when
+// messages that came through a mirror or a backup are the stream's own.
+const maxStraySources = 1024
 
 // hashLength is that of names and identities that are made of a hash, as in NATS.
 const hashLength = 8
@@ -112,16 +114,15 @@ func (s *State) keepSources(cfg *api.StreamConfig) {
 	for _, src := range cfg.Sources {
 		named[SourceKey(src)] = true
 	}
-	forgotten := 0
+	s.strays = 0
 	for key := range s.positions {
 		if !named[key] {
-			forgotten++
+			s.strays++
 		}
 	}
-	for key := range s.positions {
-		if forgotten > maxForgottenSources && !named[key] {
-			delete(s.positions, key)
-		}
+	if s.strays > maxStraySources {
+		s.strays = 0
+		maps.DeleteFunc(s.positions, func(key string, _ *SourcePosition) bool { return !named[key] })
 	}
 	if s.positions == nil {
 		s.positions = map[string]*SourcePosition{}
@@ -160,15 +161,30 @@ func (s *State) SetSources(all map[string]SourcePosition) {
 	for key, at := range all {
 		s.positions[key] = &at
 	}
+	s.keepSources(&s.cfg)
 }
 
-// noteSource follows the source header of a message that a replay applies.
+// noteSource follows the source header of a message that was not accepted as a source's: a replay applies it, or it comes
+// through a mirror.
 func (s *State) noteSource(value []byte) {
 	var scratch [256]byte
 	key, at, ok := parseSource(scratch[:0], value)
-	if p := s.positions[string(key)]; ok && p != nil {
-		*p = at
+	if !ok {
+		return
 	}
+	p := s.positions[string(key)]
+	if p == nil {
+		if s.strays >= maxStraySources {
+			return
+		}
+		if s.positions == nil {
+			s.positions = map[string]*SourcePosition{}
+		}
+		p = &SourcePosition{}
+		s.positions[string(key)] = p
+		s.strays++
+	}
+	*p = at
 }
 
 // AcceptSkip gives up the sequences up to last for a mirror that has no messages: its origin has none of them. A Purge up
@@ -182,9 +198,12 @@ func (s *State) AcceptMirrored(p Publish, seq uint64, at int64) (Accepted, *jser
 	if seq < s.nextSeq {
 		return Accepted{}, jserr.New(jserr.StreamSequenceNotMatch)
 	}
-	c := s.newCandidate(&p)
+	c := s.newCandidate(&p, &s.parsed)
 	if err := s.checkSourced(&p, &c); err != nil {
 		return Accepted{}, err
+	}
+	if len(c.headers.source) > 0 {
+		s.noteSource(c.headers.source)
 	}
 	s.nextSeq = seq
 	return s.take(&c, max(at, s.nextTime)), nil
@@ -192,13 +211,18 @@ func (s *State) AcceptMirrored(p Publish, seq uint64, at int64) (Accepted, *jser
 
 // AcceptSourced decides on a message of a source, whose header tells the position. It is a message of this stream from
 // here on, with a sequence and a time of its own; beside the checks of AcceptMirrored, its message id is one like any
-// other.
-func (s *State) AcceptSourced(p Publish, key string, at SourcePosition, now time.Time) (Accepted, *jserr.Error) {
-	c := s.newCandidate(&p)
+// other. subj and data are what it is at the source: a stream of counters needs to know.
+func (s *State) AcceptSourced(p Publish, key string, at SourcePosition, subj, data []byte, now time.Time) (Accepted, *jserr.Error) {
+	c := s.newCandidate(&p, &s.parsed)
 	ns := max(now.UnixNano(), s.nextTime)
 	if len(c.headers.msgID) > 0 {
 		if seq, ok := s.dedup.find(digestOf(c.headers.msgID), ns); ok {
 			return Accepted{Seq: seq, Subject: c.text, Duplicate: true, InFlight: seq > s.lastSeq}, nil
+		}
+	}
+	if s.cfg.AllowMsgCounter {
+		if need, err := s.countSourced(&c, subj, data, key); err != nil || need > 0 {
+			return Accepted{Need: need}, err
 		}
 	}
 	if err := s.checkSourced(&p, &c); err != nil {

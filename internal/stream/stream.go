@@ -57,11 +57,13 @@ type State struct {
 	virtual    virtual
 	counters   map[string]counter         // by subject, in a stream of counters
 	positions  map[string]*SourcePosition // by the key of the source
+	strays     int                        // of those that the configuration does not name
 
 	transform *subject.Transform
 	republish *subject.Transform
 	scratch   []byte // for transformed subjects
 	header    []byte // of what was accepted last, where it is not the publisher's
+	parsed    headers
 	// stray: a message may lie here whose subject the configuration's subjects do not cover.
 	stray bool
 	// edits counts changes of configuration, for what Filters remember.

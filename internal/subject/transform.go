@@ -112,6 +112,16 @@ func (t *Transform) Apply(subject string) (string, bool) {
 	return string(out), ok
 }
 
+// IsRandom reports whether the same subject may become different ones.
+func (t *Transform) IsRandom() bool {
+	for i := range t.steps {
+		if t.steps[i].function == random {
+			return true
+		}
+	}
+	return false
+}
+
 func (t *Transform) unchanged() bool { return t.steps == nil && t.rest < 0 }
 
 // takes is false for subjects with wildcards, unless everything passes unchanged, as in NATS.

@@ -1,0 +1,185 @@
+package node
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicemq/sluice/internal/config"
+)
+
+var updateSharing = flag.Bool("update-sharing", false, "write what nats-server answers into testdata/sharing")
+
+// TestSharing plays scenarios of accounts that share subjects. Each file has a configuration, then what clients send
+// ("user> PUB a 1|x", where | stands for a line end) and below it what all of them receive ("user< MSG a 1 1|x"), as
+// nats-server says it. {reply} stands for the last reply that the client saw in a message.
+func TestSharing(t *testing.T) {
+	files, err := filepath.Glob("testdata/sharing/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no scenarios", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, script, ok := strings.Cut(string(b), "\n----\n")
+			if !ok {
+				t.Fatal("no line of dashes")
+			}
+			head := "listen: \"127.0.0.1:-1\"\nserver_name: test\n"
+			if os.Getenv(referenceEnv) != "" {
+				address, _ := startReference(t, head+"http: \"127.0.0.1:-1\"\njetstream { store_dir: \"%s\" }\n"+text)
+				said := play(t, address, script)
+				if *updateSharing {
+					if err := os.WriteFile(file, []byte(text+"\n----\n"+said), 0o600); err != nil {
+						t.Fatal(err)
+					}
+					script = said
+				} else if said != script {
+					t.Errorf("nats-server says\n%s", differing(said, script))
+				}
+			}
+			n, log := start(t, load(t, head+"jetstream { }\nstore: \"mem://\"\n"+text))
+			if said := play(t, n.ClientURL(), script); said != script {
+				t.Errorf("Sluice says\n%s", differing(said, script))
+			}
+			if lines := log.take(); len(lines) > 0 {
+				t.Errorf("logged: %q", lines)
+			}
+		})
+	}
+}
+
+// load reads a configuration.
+func load(t *testing.T, text string) config.Options {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "s.conf")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// differing puts the lines that differ side by side.
+func differing(got, want string) string {
+	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			return fmt.Sprintf("line %d\n%s\nwant\n%s", i+1, strings.Join(g[i:min(i+4, len(g))], "\n"), strings.Join(w[i:min(i+4, len(w))], "\n"))
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+}
+
+// player is one client of a scenario.
+type player struct {
+	*wire
+	reply string
+}
+
+// play sends what a script says and gives the script with what is received.
+func play(t *testing.T, address, script string) string {
+	t.Helper()
+	players := map[string]*player{}
+	var order []string
+	sends := regexp.MustCompile(`(?m)^(\w+)> (.*)$`).FindAllStringSubmatch(script, -1)
+	for _, s := range sends {
+		if players[s[1]] != nil {
+			continue
+		}
+		w := dialTCP(t, address, fmt.Sprintf(`,"user":%q,"pass":"p","name":"n","lang":"l","version":"v","protocol":1`, s[1]))
+		_ = w.SetDeadline(time.Now().Add(20 * time.Second))
+		players[s[1]] = &player{wire: w}
+		order = append(order, s[1])
+	}
+	slices.Sort(order)
+	var out strings.Builder
+	for _, line := range strings.Split(strings.TrimSuffix(script, "\n"), "\n") {
+		if strings.HasPrefix(line, "#") || line == "" {
+			out.WriteString(line + "\n")
+			continue
+		}
+		who, what, ok := strings.Cut(line, "> ")
+		if !ok || players[who] == nil {
+			continue
+		}
+		out.WriteString(line + "\n")
+		p := players[who]
+		what = strings.ReplaceAll(what, "{reply}", p.reply)
+		p.send(strings.ReplaceAll(what, "|", "\r\n") + "\r\n")
+		if !strings.HasSuffix(what, "PING") {
+			p.send("PING\r\n")
+		}
+		p.until(t, who, &out)
+		for _, other := range order {
+			if other != who {
+				players[other].send("PING\r\n")
+				players[other].until(t, other, &out)
+			}
+		}
+	}
+	return out.String()
+}
+
+var (
+	privateReply = regexp.MustCompile(`_R_\.\S+`)
+	volatile     = regexp.MustCompile(`"(rtt|id|start|ver|host)":("[^"]*"|\d+),?`)
+)
+
+// until writes down what comes before a PONG, sorted: which of several subscriptions is first is free.
+func (p *player) until(t *testing.T, who string, out *strings.Builder) {
+	t.Helper()
+	var frames []string
+	for {
+		line, err := p.r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%s: %v", who, err)
+		}
+		line = strings.TrimRight(line, "\r\n")
+		f := strings.Fields(line)
+		switch f[0] {
+		case "PONG":
+			slices.Sort(frames)
+			out.WriteString(strings.Join(frames, ""))
+			return
+		case "PING":
+			p.send("PONG\r\n")
+			continue
+		case "MSG", "HMSG":
+			size, _ := strconv.Atoi(f[len(f)-1])
+			data := make([]byte, size+2)
+			if _, err := io.ReadFull(p.r, data); err != nil {
+				t.Fatalf("%s: %v", who, err)
+			}
+			if n := len(f); n == 5 && f[0] == "MSG" {
+				p.reply = f[3]
+			} else if n == 6 {
+				p.reply = f[3]
+			}
+			if f[0] == "HMSG" && strings.Contains(string(data), "Nats-Request-Info") {
+				line = strings.Join(f[:len(f)-2], " ") // the sizes depend on what is left out
+			}
+			line += "|" + strings.ReplaceAll(strings.TrimSuffix(string(data), "\r\n"), "\r\n", "|")
+			line = volatile.ReplaceAllString(line, "")
+			line = strings.ReplaceAll(line, `,}`, `}`)
+		}
+		frames = append(frames, who+"< "+privateReply.ReplaceAllString(line, "_R_")+"\n")
+	}
+}
+
+var _ = bufio.NewReader
