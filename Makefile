@@ -6,11 +6,12 @@ LDFLAGS = -s -w $(if $(VERSION),-X github.com/sluicemq/sluice/internal/version.n
 
 # Of the long campaigns, e.g. make crash KILLS=50, make fuzz FUZZ_TIME=5m, make wire-fuzz DURATION=1h.
 KILLS ?= 50
+SEEDS ?= 10000
 FUZZ_TIME ?= 60s
 DURATION ?= 10m
 BENCH_FLAGS ?=
 
-.PHONY: build test unit race lint fuzz wire-fuzz crash conformance bench docker clean
+.PHONY: build test unit race lint fuzz wire-fuzz sim crash conformance bench docker clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o sluice ./cmd/sluice
@@ -32,6 +33,9 @@ fuzz:
 
 wire-fuzz:
 	cd test && $(GO) test ./differ -run Differential -count=1 -v -duration $(DURATION) -timeout 0 -differences 20
+
+sim:
+	SLUICE_SIM_SEEDS=$(SEEDS) $(GO) test ./sim -run Stored -count=1 -timeout 3h
 
 crash:
 	cd test && $(GO) test ./crash -run Kill -count=1 -v -kills $(KILLS) -timeout 2h

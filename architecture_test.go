@@ -10,7 +10,7 @@ import (
 // floors are the storeys of the house, from the ground up: a package imports only from storeys below its own, or what
 // beside says. ARCHITECTURE.md has the picture.
 var floors = [][]string{
-	{"version", "key", "jserr", "subject", "proto", "record", "logging", "store", "archive"},
+	{"version", "key", "jserr", "subject", "proto", "record", "logging", "certtest", "store", "archive"},
 	{"store/dir", "store/mem", "store/s3", "store/fault", "store/metered", "store/storetest/gateway", "store/storetest"},
 	{"store/storeurl", "wal"},
 	{"head", "account", "broker", "stream", "consumer"},

@@ -38,13 +38,10 @@ func (p *Publisher) appendForeign(r *Route, list []foreign, s *shadow) []foreign
 	return append(list, foreign{target{s.sub, p.stageOf(s.sub.to)}, variant})
 }
 
-// stageSpecial is Stage for a route with a mapping or with receivers in other accounts. Behind the message itself stand
+// stageSpecial is Stage for a route with receivers in other accounts. Behind the message itself stand
 // its variants, one for each further subject that it has elsewhere; their Receivers says, as a negative number, where
 // the message is. So a member of a queue group can be chosen anew, whatever account it belongs to.
 func (p *Publisher) stageSpecial(r *Route, m *proto.Pub) (receivers int) {
-	if r.mapping != nil {
-		return p.stageMapped(r, m)
-	}
 	n := r.Receivers()
 	detoured := len(p.detours) > 0 && p.detours[len(p.detours)-1].msg == len(p.msgs)
 	at := p.push(m, n)

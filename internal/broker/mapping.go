@@ -65,6 +65,9 @@ type mappedRoutes struct {
 	spare  Route
 }
 
+// VerdictMapped is the verdict on a subject that has a mapping: [Publisher.Follow] gives the route to take.
+const VerdictMapped = 255
+
 // fillMapping notes the mapping of the route's subject, if it has one.
 func (p *Publisher) fillMapping(r *Route) bool {
 	policy := p.space.policy.Load()
@@ -75,31 +78,35 @@ func (p *Publisher) fillMapping(r *Route) bool {
 	r.ordinary()
 	r.policy, r.stamp = policy, p.space.index.MatchStamped(r.subject, &p.result)
 	r.plain, r.groups = r.plain[:0], r.groups[:0]
-	r.special, r.mapping = true, m
+	r.special, r.mapping, r.Verdict = true, m, VerdictMapped
 	if m.always() {
 		r.dest, _ = m.To[0].Subject.Append(nil, string(r.subject))
-	}
-	if p.opts.Check != nil {
-		r.Verdict = p.opts.Check(r.subject)
 	}
 	return true
 }
 
-// stageMapped stages a message under the subject that a mapping gives it.
-func (p *Publisher) stageMapped(r *Route, m *proto.Pub) (receivers int) {
+// Follow gives a message the subject that the mapping of its route leads to, and the route of that. Whatever else is
+// checked of a subject is checked of that one, as in nats-server. Other routes it gives back as they are.
+func (p *Publisher) Follow(r *Route, m *proto.Pub) *Route {
+	if r.mapping == nil {
+		return r
+	}
 	dest := r.dest
 	if dest == nil {
 		t := r.mapping.choose()
 		if t == nil {
 			m.Subject = nil
-			return 0
+			return &Route{}
+		}
+		if len(p.msgs) == 0 {
+			p.arena = p.arena[:0] // nothing is staged that refers to it
 		}
 		start := len(p.arena)
 		p.arena, _ = t.Append(p.arena, string(r.subject))
 		dest = p.arena[start:len(p.arena):len(p.arena)]
 	}
 	m.Subject = dest
-	return p.Stage(p.mappedRoute(dest), m)
+	return p.mappedRoute(dest)
 }
 
 // mappedRoute is Route for what a mapping led to.

@@ -177,7 +177,7 @@ func (p *Publisher) holds(r *Route) bool {
 }
 
 // Stage notes that a message takes a route, and reports how many receivers it has. Its slices must hold until the
-// hand-off. Where a mapping gives the message another subject, m.Subject is that one afterwards.
+// hand-off.
 func (p *Publisher) Stage(r *Route, m *proto.Pub) (receivers int) {
 	if r.special {
 		return p.stageSpecial(r, m)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluicemq/sluice/internal/proto"
 )
 
 // replyPrefix begins the subjects that stand for replies of other accounts. Clients may not name them as replies of
@@ -205,12 +207,14 @@ func (r *replies) DeliverStaged(b *Batch) (gate <-chan struct{}) {
 // respond stages a response in the space of who asked. plain means that the message has no subject of its own beside the
 // one by which it was routed. It is false when nobody receives it.
 func (r *replies) respond(relay *Publisher, p *pending, m Msg, plain bool) bool {
-	route := relay.Route(p.reply)
+	wire := proto.Pub{Subject: p.reply}
+	route := relay.Follow(relay.Route(p.reply), &wire)
 	if route.empty() {
 		return false
 	}
+	to := wire.Subject
 	if plain {
-		m.Subject = p.reply
+		m.Subject = to
 	}
 	token := ""
 	if len(m.Reply) > 0 && !bytes.HasPrefix(m.Reply, []byte(ackPrefix)) {
@@ -218,8 +222,8 @@ func (r *replies) respond(relay *Publisher, p *pending, m Msg, plain bool) bool 
 		token = p.to.replies.add(r.space, m.Reply, p.many, p.wait)
 		m.Reply = []byte(token)
 	}
-	wire := relay.copy(m)
-	if relay.stageDetour(route, p.reply, &wire) == 0 {
+	wire = relay.copy(m)
+	if relay.stageDetour(route, to, &wire) == 0 {
 		p.to.replies.drop(token)
 		return false
 	}

@@ -8,7 +8,7 @@ import (
 
 // Route is what a subject reaches, for one publisher, until subscriptions or permissions change.
 type Route struct {
-	// Verdict is what the publisher's Check said of the subject.
+	// Verdict is what the publisher's Check said of the subject, or VerdictMapped.
 	Verdict uint8
 
 	subject []byte
@@ -19,11 +19,11 @@ type Route struct {
 	plain   []target
 	groups  []group
 
-	// special: there is more to it than plain and groups.
+	// special: it is not plain and groups that tell where a message goes.
 	special  bool
 	foreign  []foreign // subscriptions of accounts that import the subject
 	variants [][]byte  // what those call it
-	mapping  *Mapping  // applies to the subject, so that the route is found for each message anew
+	mapping  *Mapping  // of the subject: the route is one to follow, not to stage
 	dest     []byte    // where mapping leads, if it always leads there
 }
 
@@ -31,7 +31,7 @@ type Route struct {
 func (r *Route) Receivers() int { return len(r.plain) + len(r.groups) + len(r.foreign) }
 
 // empty reports whether a message would reach nobody.
-func (r *Route) empty() bool { return r.Receivers() == 0 && r.mapping == nil }
+func (r *Route) empty() bool { return r.Receivers() == 0 }
 
 // target is a subscription together with the stage of its receiver.
 type target struct {

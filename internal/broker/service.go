@@ -79,7 +79,9 @@ func (i *importer) DeliverStaged(b *Batch) (gate <-chan struct{}) {
 		m := &b.Msgs[ref.Msg]
 		routedBy := b.routedBy(ref.Msg)
 		far := i.Subjects.AppendFar(nil, routedBy)
-		r := p.Route(far)
+		wire := proto.Pub{Subject: far}
+		r := p.Follow(p.Route(far), &wire)
+		far = wire.Subject
 		if ref.Sub.Closed() || r.empty() {
 			refuse(ref, "")
 			continue
@@ -92,7 +94,7 @@ func (i *importer) DeliverStaged(b *Batch) (gate <-chan struct{}) {
 		if !bytes.Equal(routedBy, m.Subject) {
 			out.Subject = m.Subject
 		}
-		wire := p.copy(out)
+		wire = p.copy(out)
 		for len(staged) < len(p.msgs) {
 			staged = append(staged, sent{}) // variants
 		}

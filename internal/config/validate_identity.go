@@ -49,8 +49,22 @@ func (v *validator) identity(a *account.Settings) {
 		_, known := users[a.NoAuthUser]
 		v.check(known, "no_auth_user", "%q is no user of the authorization block or of an account", a.NoAuthUser)
 	}
+	v.websocketIdentity(&a.Websocket, users)
 	v.check(a.SystemAccount != account.DefaultName, "system_account", "the default account cannot be the system account")
 	v.check(names[a.SystemAccount] || a.SystemAccount == account.SystemName, "system_account", "there is no account %q", a.SystemAccount)
+}
+
+func (v *validator) websocketIdentity(w *account.WebsocketSettings, users map[string]string) {
+	if w.NoAuthUser != "" {
+		_, known := users[w.NoAuthUser]
+		v.check(known, "websocket.no_auth_user", "%q is no user of the authorization block or of an account", w.NoAuthUser)
+	}
+	v.check(w.Username == "" || w.Token == "", "websocket.authorization", "a user and password cannot stand beside a token")
+	v.check(w.Password == "" || w.Username != "", "websocket.authorization.password", "a password needs a user")
+	if len(users) > 0 {
+		v.check(w.Username == "", "websocket.authorization", "websocket authentication username not compatible with presence of users/nkeys")
+		v.check(w.Token == "", "websocket.authorization", "websocket authentication token not compatible with presence of users/nkeys")
+	}
 }
 
 func (v *validator) users(users []account.UserSettings, setting string, seen map[string]string) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/proto"
 	"github.com/sluicemq/sluice/internal/subject"
 )
@@ -120,6 +121,9 @@ func (c *Conn) publish(pub *proto.Pub) {
 		c.complained = false
 	}
 	route := p.Route(pub.Subject)
+	if route.Verdict == broker.VerdictMapped {
+		route = p.Follow(route, pub)
+	}
 	if route.Verdict != verdictAllow && !c.mayAnyhow(route.Verdict, pub) {
 		c.publishViolation(pub.Subject)
 		return

@@ -138,6 +138,7 @@ func (s *Stream) reconfigure(cfg api.StreamConfig) {
 		return
 	}
 	s.configured(cfg)
+	s.settleSubjects() // also when whoever asked for the update has given up waiting
 	s.spread()
 	s.openOrigins()
 	if err := s.subscribe(cfg); err != nil {

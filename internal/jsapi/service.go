@@ -78,6 +78,16 @@ func (s *Service) AttachDisabled(space *broker.Space) error {
 	return s.attach(space, &attachment{}, slices.Concat(families, clustered))
 }
 
+// Detach answers no more in an account.
+func (s *Service) Detach(space *broker.Space) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := s.attached[space]; at != nil {
+		at.end(space)
+		delete(s.attached, space)
+	}
+}
+
 // AttachSystem is AttachDisabled for the system account, which may ask some things about others.
 func (s *Service) AttachSystem(space *broker.Space) error {
 	return s.attach(space, &attachment{system: true}, slices.Concat(families, clustered, system))
@@ -245,9 +255,6 @@ func (f *family) Deliver(batch []broker.Delivery) <-chan struct{} {
 			from:       d.From,
 		}
 		if f.account == nil && !f.ofSystem() {
-			if f.space.ImportsService(d.Subject) {
-				continue // another account answers
-			}
 			f.reply(r, nil, jserr.New(jserr.NotEnabledForAccount))
 			continue
 		}

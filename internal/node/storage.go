@@ -144,6 +144,10 @@ func (st *storage) serve(n *Node) error {
 			}
 			continue
 		}
+		if limits == nil && n.broker.Space(a.Name).ImportsService([]byte("$JS.API.INFO")) {
+			st.api.Detach(n.broker.Space(a.Name)) // its JetStream is another account's
+			continue
+		}
 		if limits == nil {
 			if err := st.api.AttachDisabled(n.broker.Space(a.Name)); err != nil {
 				return err

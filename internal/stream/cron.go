@@ -70,6 +70,12 @@ func nextCron(text string, place *time.Location, after, now int64) (at time.Time
 	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
 		return at, fmt.Errorf("%w: %q", errPattern, text)
 	}
+	// A field that names nothing never comes, and the search for it would be long.
+	for _, field := range strings.Fields(text) {
+		if strings.Trim(field, ",") == "" {
+			return at, fmt.Errorf("%w: %q never fires", errPattern, text)
+		}
+	}
 	plan, err := cronFields.Parse(text)
 	if err != nil {
 		return at, fmt.Errorf("%w: %w", errPattern, err)
