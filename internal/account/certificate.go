@@ -8,28 +8,40 @@ import (
 	"strings"
 )
 
-// byCertificate finds the user that the client's certificate names, in nats-server's order: e-mail addresses, DNS names,
-// URIs, the subject as a distinguished name, its text with the domain components behind it, its text alone.
+// byCertificate finds the user that the client's certificate names. As for nats-server a user that has a password needs
+// it as well.
 func (d *directory) byCertificate(c *Credentials) (*Identity, error) {
-	cert := c.Certificate
-	if cert == nil {
+	if c.Certificate == nil {
 		return nil, fmt.Errorf("%w: no client certificate", ErrUnauthorized)
 	}
+	u := d.named(c.Certificate, c.Connection)
+	if u == nil {
+		return nil, fmt.Errorf("%w: no user is %q, as the certificate has it", ErrUnauthorized, c.Certificate.Subject.ToRDNSequence())
+	}
+	if !secretMatches(u.secret, c.Pass) {
+		return nil, fmt.Errorf("%w: password of user %q", ErrUnauthorized, u.User)
+	}
+	return u.Identity, nil
+}
+
+// named finds the user that a certificate names, in nats-server's order: e-mail addresses, DNS names, URIs, the subject
+// as a distinguished name, its text with the domain components behind it, its text alone.
+func (d *directory) named(cert *x509.Certificate, connection string) *user {
 	for _, name := range alternativeNames(cert) {
-		if u := d.users[name]; u != nil && name != "" && u.allows(c.Connection) {
-			return u.Identity, nil
+		if u := d.users[name]; u != nil && u.allows(connection) {
+			return u
 		}
 	}
-	if u := d.byDN(cert, c.Connection); u != nil {
-		return u.Identity, nil
+	if u := d.byDN(cert, connection); u != nil {
+		return u
 	}
 	text := cert.Subject.ToRDNSequence().String()
 	for _, name := range []string{withDomainComponents(text, cert.RawSubject), text} {
-		if u := d.users[name]; u != nil && name != "" && u.allows(c.Connection) {
-			return u.Identity, nil
+		if u := d.users[name]; u != nil && u.allows(connection) {
+			return u
 		}
 	}
-	return nil, fmt.Errorf("%w: no user is %q, as the certificate has it", ErrUnauthorized, text)
+	return nil
 }
 
 // alternativeNames are the names of a certificate beside its subject.

@@ -96,6 +96,8 @@ func TestByCertificate(t *testing.T) {
 		{"values keep their case", subject(plain), "CN=WWW,OU=CNCF,O=Example", ""},
 		{"domain components", subject(withDC), "DC=com,DC=example,CN=www,OU=CNCF,O=Example", "DC=com,DC=example,CN=www,OU=CNCF,O=Example"},
 		{"an attribute without a name", subject(strange), text + ",1.2.3=#0c0178", ""},
+		{"without the password", sans, email + ":p=secret", ""},
+		{"with the password", sans, email + ":p=y", email},
 		{"nobody", sans, "x", ""},
 		{"no certificate", nil, email, ""},
 	}
@@ -106,6 +108,7 @@ func TestByCertificate(t *testing.T) {
 			for name := range strings.SplitSeq(tc.users, "|") {
 				u := UserSettings{}
 				var barred bool
+				name, u.Password, _ = strings.Cut(name, ":p=")
 				if u.Name, barred = strings.CutPrefix(name, "!"); barred {
 					u.ConnectionTypes = []string{"WEBSOCKET"}
 				}
@@ -115,7 +118,10 @@ func TestByCertificate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := Credentials{Mapped: true, Connection: ConnectionStandard, User: "x", Pass: "y"}
+			c := Credentials{Mapped: true, Connection: ConnectionStandard, User: "x"}
+			if strings.HasSuffix(tc.users, ":p=y") {
+				c.Pass = "y"
+			}
 			if tc.cert != nil {
 				c.Certificate = ca.Leaf(t, tc.cert).Leaf
 			}

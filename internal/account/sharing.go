@@ -15,7 +15,7 @@ import (
 type Export struct {
 	Subject string
 	Service bool
-	// Accounts may import it; nil: all. An empty list means that a token is needed, which there is none of.
+	// Accounts may import it; empty: all.
 	Accounts []string
 	// TokenPosition, from 1, is that of a wildcard in Subject where an importer must have its own name; 0: none.
 	TokenPosition int
@@ -115,7 +115,7 @@ func (e *Export) allows(importer, subj string) bool {
 	if e.TokenPosition > 0 {
 		return e.Subject != subj && subject.Token(subj, e.TokenPosition-1) == importer
 	}
-	return e.Accounts == nil || slices.Contains(e.Accounts, importer)
+	return len(e.Accounts) == 0 || slices.Contains(e.Accounts, importer)
 }
 
 // Transforms gives the mapping's destinations; their weights add up to 100 or less. What they leave goes to the source

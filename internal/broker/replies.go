@@ -130,12 +130,6 @@ func (r *replies) drop(token string) {
 	}
 }
 
-func (r *replies) find(token string) *pending {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.by[token]
-}
-
 // take finds a reply for a response, and ends it if that is the last.
 func (r *replies) take(token string, last bool) *pending {
 	r.mu.Lock()

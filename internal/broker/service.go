@@ -82,7 +82,7 @@ func (i *importer) DeliverStaged(b *Batch) (gate <-chan struct{}) {
 		wire := proto.Pub{Subject: far}
 		r := p.Follow(p.Route(far), &wire)
 		far = wire.Subject
-		if ref.Sub.Closed() || r.empty() {
+		if ref.Sub.Closed() || r.empty() || borrowsRights(b, routedBy, far, m.Reply()) {
 			refuse(ref, "")
 			continue
 		}
@@ -107,6 +107,18 @@ func (i *importer) DeliverStaged(b *Batch) (gate <-chan struct{}) {
 	return i.far.endRelay(p)
 }
 
+// borrowsRights reports whether a message would make JetStream do something for somebody who may not ask for it himself:
+// the server published it to a subject that a user chose, such as a consumer's deliver subject, or it is a response, and
+// an import gives a request of JetStream that name. Requests of the server's own have a reply, and it is not JetStream's.
+func borrowsRights(b *Batch, near, far, reply []byte) bool {
+	_, response := b.by.via.(*replies)
+	if b.From != nil && !response {
+		return false
+	}
+	isJetStream := func(subj []byte) bool { return bytes.HasPrefix(subj, []byte("$JS.")) }
+	return isJetStream(far) && !isJetStream(near) && (response || len(reply) == 0 || isJetStream(reply))
+}
+
 // replyTo gives what stands for a request's reply in the exporter's account.
 func (i *importer) replyTo(m *proto.Pub) (token string, reply []byte) {
 	reply = m.Reply()
@@ -126,8 +138,8 @@ func (i *importer) Gone() bool { return i.sub.Closed() }
 // Deliver is never called: an importer is an outlet.
 func (*importer) Deliver([]Delivery) <-chan struct{} { return nil }
 
-// requestInfo is the header that tells an exporter who asks.
-const requestInfo = "Nats-Request-Info"
+// RequestInfo is the header that tells an exporter who asks.
+const RequestInfo = "Nats-Request-Info"
 
 // clientInfo is its value, in nats-server's form.
 type clientInfo struct {
@@ -147,14 +159,14 @@ type clientInfo struct {
 	Reply   string        `json:"reply,omitempty"`
 }
 
-// header gives a request's header with requestInfo. What the requester itself wrote there is replaced, unless the
+// header gives a request's header with RequestInfo. What the requester itself wrote there is replaced, unless the
 // request came through another import, which is then named.
 func (i *importer) header(b *Batch, m *proto.Pub) []byte {
 	h := proto.Header(m.Header())
 	var info clientInfo
 	known := false
 	if b.by.imported {
-		if v, ok := h.Get(requestInfo); ok && json.Unmarshal(v, &info) == nil {
+		if v, ok := h.Get(RequestInfo); ok && json.Unmarshal(v, &info) == nil {
 			known = true
 			info.Service = i.near.account
 			if i.Share {
@@ -169,7 +181,7 @@ func (i *importer) header(b *Batch, m *proto.Pub) []byte {
 	if err != nil {
 		return h // it is made of texts and numbers
 	}
-	out, err := h.Set(nil, requestInfo, string(value))
+	out, err := h.Set(nil, RequestInfo, string(value))
 	if err != nil {
 		return h
 	}

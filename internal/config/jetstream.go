@@ -82,7 +82,16 @@ func (d *decoder) jetStreamLimits(v value, l *JetStreamLimits) {
 	s.add(number(d, &l.DefaultMaxConsumers, -1, math.MaxInt32), "default_max_consumers")
 	s.add(d.durationAtLeast(&l.DuplicateWindow, 0), "duplicate_window")
 	s.refuse(d, noRaft, "max_ha_assets")
-	s.refuse(d, "this version takes no atomic batches", "batch")
+	s.add(func(v value) { d.batchLimits(v, &l.Batch) }, "batch")
+	d.block(v, s)
+}
+
+func (d *decoder) batchLimits(v value, l *BatchLimits) {
+	s := settings{}
+	s.add(number(d, &l.MaxInflightPerStream, 0, math.MaxInt32), "max_inflight_per_stream")
+	s.add(number(d, &l.MaxInflightTotal, 0, math.MaxInt32), "max_inflight_total")
+	s.add(number(d, &l.MaxMsgs, 0, math.MaxInt32), "max_msgs")
+	s.add(d.durationAtLeast(&l.Timeout, 0), "timeout")
 	d.block(v, s)
 }
 

@@ -104,6 +104,15 @@ type JetStreamLimits struct {
 	DuplicateWindow time.Duration // of a stream
 	// DefaultMaxConsumers bounds the consumers of a stream that names no bound itself; default 1,000, negative: none.
 	DefaultMaxConsumers int
+	Batch               BatchLimits
+}
+
+// BatchLimits bound the batches that are open. 0: the default.
+type BatchLimits struct {
+	MaxInflightPerStream int           // atomic ones (50) and fast ones (1,000), each
+	MaxInflightTotal     int           // of the server: atomic ones (1,000) and fast ones (50,000), each
+	MaxMsgs              int           // of an atomic batch; 1,000
+	Timeout              time.Duration // to the next message of a batch; 10 s
 }
 
 // Store says where durable objects go, and how the log batches writes to it.

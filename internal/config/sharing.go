@@ -42,7 +42,7 @@ func (d *decoder) export(v value) account.Export {
 	s := settings{}
 	s.add(d.text(&stream), "stream")
 	s.add(d.text(&service), "service")
-	s.add(func(v value) { e.Accounts = d.accountList(v) }, "accounts")
+	s.add(func(v value) { e.Accounts = d.importers(v) }, "accounts")
 	s.add(number(d, &e.TokenPosition, 0, math.MaxInt32), "account_token_position")
 	s.add(func(v value) { e.Responses = d.responseType(v) }, "response", "response_type")
 	s.add(d.duration(&e.Threshold), "response_threshold", "threshold", "response_max_time", "response_time")
@@ -67,10 +67,12 @@ func (d *decoder) export(v value) account.Export {
 	return e
 }
 
-// accountList is a list that is there even if it is empty: then nobody may import.
-func (d *decoder) accountList(v value) []string {
-	names := []string{}
+// importers reads the accounts that may import.
+func (d *decoder) importers(v value) (names []string) {
 	d.texts(&names)(v)
+	if len(names) == 0 {
+		d.warn(v, "the list is empty, which lets every account import it")
+	}
 	return names
 }
 

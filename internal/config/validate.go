@@ -86,6 +86,8 @@ func (v *validator) jetStream(j *JetStream) {
 	v.check(j.MaxStore >= -1, "jetstream.max_file_store", "%d is negative", j.MaxStore)
 	v.check(j.Limits.DuplicateWindow >= 0, "jetstream.limits.duplicate_window", "%v is negative", j.Limits.DuplicateWindow)
 	v.check(j.Limits.MaxRequestBatch >= 0, "jetstream.limits.max_request_batch", "%d is negative", j.Limits.MaxRequestBatch)
+	b := &j.Limits.Batch
+	v.check(b.MaxInflightPerStream >= 0 && b.MaxInflightTotal >= 0 && b.MaxMsgs >= 0 && b.Timeout >= 0, "jetstream.limits.batch", "a limit is negative")
 	v.check(!strings.ContainsAny(j.Domain, " \t\r\n\f.*>"), "jetstream.domain", "a domain may not contain spaces, ., * or >")
 	switch j.Domain {
 	case "ACK", "FC", "SNAPSHOT", "EVENT": // they stand where a domain would in the subjects of JetStream

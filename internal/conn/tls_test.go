@@ -25,6 +25,7 @@ import (
 func secureServer(t testing.TB, ca *certtest.Authority, settings account.Settings, change func(*TLSOptions)) (*Server, string) {
 	t.Helper()
 	return startServer(t, settings, func(o *Options) {
+		o.LongFirstPing = true
 		o.TLS = &TLSOptions{Config: &tls.Config{Certificates: []tls.Certificate{ca.Leaf(t, nil)}, ClientCAs: ca.Pool()}}
 		if change != nil {
 			change(o.TLS)
@@ -232,7 +233,7 @@ func TestTLSVerify(t *testing.T) {
 // TestTLSAndPlain: who may do without TLS, and what INFO says of it.
 func TestTLSAndPlain(t *testing.T) {
 	ca := certtest.New(t)
-	s, addr := secureServer(t, ca, account.Settings{}, func(o *TLSOptions) { o.AllowPlain, o.Timeout = true, 100 * time.Millisecond })
+	s, addr := secureServer(t, ca, account.Settings{}, func(o *TLSOptions) { o.AllowPlain, o.Timeout = true, 100*time.Millisecond })
 	c, info := secure(t, addr, clientTLS(ca))
 	if strings.Contains(info, "tls_required") || !strings.Contains(info, `"tls_available":true`) {
 		t.Errorf("INFO is %s", info)
@@ -243,7 +244,10 @@ func TestTLSAndPlain(t *testing.T) {
 	plain.send("PING\r\n")
 	plain.expect("PONG\r\n")
 	late := dial(t, addr)
-	waitFor(t, func() bool { snap, ok := s.Connection(3, false); return ok && time.Since(snap.Start) > 120*time.Millisecond })
+	waitFor(t, func() bool {
+		snap, ok := s.Connection(3, false)
+		return ok && time.Since(snap.Start) > 120*time.Millisecond
+	})
 	late.handshake("")
 	whole := dial(t, addr)
 	whole.send("CONNECT {\"verbose\":false}\r\nSUB x 1\r\nPUB x 2\r\nhi\r\nPING\r\n")
@@ -282,7 +286,7 @@ func TestTLSInProcess(t *testing.T) {
 func TestTLSHandshakeFirst(t *testing.T) {
 	ca := certtest.New(t)
 	for _, fallback := range []time.Duration{0, 50 * time.Millisecond} {
-		s, addr := secureServer(t, ca, account.Settings{}, func(o *TLSOptions) { o.First, o.Fallback, o.Timeout = true, fallback, 300 * time.Millisecond })
+		s, addr := secureServer(t, ca, account.Settings{}, func(o *TLSOptions) { o.First, o.Fallback, o.Timeout = true, fallback, 300*time.Millisecond })
 		nc, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
@@ -342,7 +346,7 @@ func TestTLSMap(t *testing.T) {
 		return c
 	}
 	in(func(c *x509.Certificate) { c.EmailAddresses = []string{"a@example.com"} }).handshake("")
-	in(func(c *x509.Certificate) { c.EmailAddresses = []string{"a@example.com"} }).handshake(`,"user":"other","pass":"x"`)
+	in(func(c *x509.Certificate) { c.EmailAddresses = []string{"a@example.com"} }).handshake(`,"user":"other"`)
 
 	carol := in(func(c *x509.Certificate) {
 		c.Subject, c.DNSNames = pkix.Name{CommonName: "carol", Organization: []string{"Example"}}, nil
@@ -351,6 +355,9 @@ func TestTLSMap(t *testing.T) {
 	carol.send("PUB y 0\r\n\r\n")
 	carol.expect("-ERR 'Permissions Violation for Publish to \"y\"'\r\n")
 
+	wrong := in(func(c *x509.Certificate) { c.EmailAddresses = []string{"a@example.com"} })
+	wrong.send("CONNECT {\"pass\":\"x\"}\r\n")
+	wrong.expect("-ERR 'Authorization Violation'\r\n")
 	nobody := in(nil) // localhost may come over WebSocket only
 	nobody.send("CONNECT {\"user\":\"a@example.com\"}\r\n")
 	nobody.expect("-ERR 'Authorization Violation'\r\n")

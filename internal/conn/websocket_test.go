@@ -29,7 +29,7 @@ func websocketServer(t testing.TB, settings account.Settings, change func(*Webso
 	if change != nil {
 		change(o)
 	}
-	s, tcp = startServer(t, settings, func(all *Options) { all.Websocket = o })
+	s, tcp = startServer(t, settings, func(all *Options) { all.Websocket, all.LongFirstPing = o, true })
 	served := make(chan error, 1)
 	go func() { served <- s.ServeWebsocket(l) }()
 	t.Cleanup(func() {
@@ -66,10 +66,10 @@ func TestWebsocketFrames(t *testing.T) {
 		for _, size := range []int{1, 7, 1000, 70_000, len(input)} {
 			c, ws := client(t, url, &websocket.Dialer{EnableCompression: compress}, nil)
 			go func() {
-				for rest := input; rest != ""; {
+				for rest, sent := input, 0; rest != ""; sent++ {
 					n := min(size, len(rest))
-					if size == 1 && len(rest) < len(input)-100 {
-						n = min(50_000, len(rest)) // one by one takes long
+					if sent > 100 {
+						n = min(max(size, 50_000), len(rest)) // the rest would take long
 					}
 					if ws.WriteMessage(websocket.BinaryMessage, []byte(rest[:n])) != nil {
 						return
@@ -116,7 +116,10 @@ func TestWebsocketClose(t *testing.T) {
 	if err := polite.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { list, _ := s.ClosedConnections(); return len(list) == 2 && list[1].Reason == "Client Closed" })
+	waitFor(t, func() bool {
+		list, _ := s.ClosedConnections()
+		return len(list) == 2 && list[1].Reason == "Client Closed"
+	})
 	// Pings are answered in between.
 	c, ws = client(t, url, websocket.DefaultDialer, nil)
 	ponged := make(chan struct{})

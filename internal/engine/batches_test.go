@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/jsm.go/api"
+
+	"github.com/sluicemq/sluice/internal/stream"
 )
 
 // ofBatch sends a message of an atomic batch.
@@ -151,7 +153,7 @@ func TestABatchThatIsNotCommittedIsForgotten(t *testing.T) {
 func TestTheServerBoundsItsOpenBatches(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		w.start()
-		w.engine.batches.MaxAtomic = 1
+		w.engine.batches.SetLimits(stream.BatchLimits{Total: 1})
 		w.create(atomicStream())
 		other := atomicStream()
 		other.Name, other.Subjects = "T", []string{"t.>"}

@@ -57,8 +57,7 @@ type Limits struct {
 	MaxRequestBatch int           // messages of one pull
 	DuplicateWindow time.Duration // of a stream
 	MaxConsumers    int           // of a stream that names no bound itself
-	// Batches bounds the batches that are open in a stream, from its creation or the server's start on.
-	Batches stream.BatchLimits
+	Batches         stream.BatchLimits
 }
 
 func (o *Options) setDefaults() {
@@ -90,6 +89,9 @@ func (o *Options) Validate() error {
 	}
 	if o.TailBytes < 0 || o.FetchBytes < 0 {
 		errs = append(errs, errors.New("engine: a budget is negative"))
+	}
+	if err := o.Limits.Batches.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("engine: %w", err))
 	}
 	return errors.Join(errs...)
 }
@@ -131,7 +133,7 @@ func New(opts Options) (*Engine, error) {
 		fetcher:  newFetcher(ctx, opts.Store, opts.FetchBytes),
 		stop:     cancel,
 		accounts: map[string]*Account{},
-		batches:  stream.NewBatchPool(),
+		batches:  stream.NewBatchPool(opts.Limits.Batches),
 	}
 	e.SetLimits(opts.MaxMemory, opts.MaxStore, opts.Limits)
 	return e, nil

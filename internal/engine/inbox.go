@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"bytes"
 	"sync"
 
 	"github.com/sluicemq/sluice/internal/broker"
+	"github.com/sluicemq/sluice/internal/proto"
 )
 
 // letterKind says what a letter asks of the stream.
@@ -33,6 +35,9 @@ type mailbag struct {
 	arena   []byte
 }
 
+// requestInfo is what an account's import adds to a request: it is not part of the message, so it is not stored.
+var requestInfo = []byte("\n" + broker.RequestInfo + ":")
+
 // add takes a message in. l says whose letter it is.
 func (m *mailbag) add(l letter, d *broker.Delivery) {
 	l.from, l.begin = d.From, uint32(len(m.arena))
@@ -40,7 +45,11 @@ func (m *mailbag) add(l letter, d *broker.Delivery) {
 	l.subject = uint32(len(m.arena))
 	m.arena = append(m.arena, d.Reply...)
 	l.reply = uint32(len(m.arena))
-	m.arena = append(m.arena, d.Header...)
+	if l.kind == letterPublish && bytes.Contains(d.Header, requestInfo) {
+		m.arena = proto.Header(d.Header).Remove(m.arena, broker.RequestInfo)
+	} else {
+		m.arena = append(m.arena, d.Header...)
+	}
 	l.header = uint32(len(m.arena))
 	m.arena = append(m.arena, d.Data...)
 	l.end = uint32(len(m.arena))

@@ -78,8 +78,7 @@ func (e *Engine) newStream(a *Account, id record.StreamID, cfg api.StreamConfig,
 		s.log = e.opts.Log
 		s.tail.budget = e.tails
 	}
-	limits := e.limits.Load().Batches
-	s.atomic, s.fast = stream.NewAtomicBatches(limits, e.batches), stream.NewFastBatches(limits, e.batches)
+	s.atomic, s.fast = stream.NewAtomicBatches(e.batches), stream.NewFastBatches(e.batches)
 	s.configured(cfg)
 	s.settleSubjects()
 	s.effects.Each = s.removed

@@ -92,9 +92,9 @@ func (o *origin) name() string {
 		id += " " + d
 	}
 	if o.mirror {
-		return "JS_MIRROR_" + shortHash(id)
+		return "JS_MIRROR_" + stream.ShortHash(id)
 	}
-	id = shortHash(id)
+	id = stream.ShortHash(id)
 	same := 0
 	for _, other := range s.Config().Sources {
 		if other.Name == o.cfg.Name {
@@ -104,7 +104,7 @@ func (o *origin) name() string {
 	if same > 1 {
 		id += " " + o.key
 	}
-	return "JS_SRC_" + shortHash(id)
+	return "JS_SRC_" + stream.ShortHash(id)
 }
 
 // subject is where a request to the origin goes.
@@ -122,9 +122,9 @@ func (o *origin) deliverSubject() string {
 		kind = "M"
 	}
 	if o.cfg.External == nil || o.cfg.External.DeliverPrefix == "" {
-		return "$JS." + kind + "." + shortHash(nuid.Next())
+		return "$JS." + kind + "." + stream.ShortHash(nuid.Next())
 	}
-	return strings.ReplaceAll(o.cfg.External.DeliverPrefix+"."+kind+"."+shortHash(nuid.Next()), "..", ".")
+	return strings.ReplaceAll(o.cfg.External.DeliverPrefix+"."+kind+"."+stream.ShortHash(nuid.Next()), "..", ".")
 }
 
 // filters are the subjects that are wanted; none: all.
@@ -175,6 +175,13 @@ func (s *Stream) openOrigins() {
 		}
 		o.cfg = wanted[key]
 		s.origins = append(s.origins, o)
+	}
+	for _, o := range s.origins {
+		if o.durable && o.cfg.Consumer == nil && o.consumer != o.name() {
+			// It has another name now, and the one that it had would hold messages back.
+			o.restart(s.now, 0)
+			o.deleteConsumer()
+		}
 	}
 	for _, o := range left {
 		if !slices.ContainsFunc(s.origins, o.sharesConsumer) {

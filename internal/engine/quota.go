@@ -61,6 +61,7 @@ func (e *Engine) SetLimits(maxMemory, maxStore int64, limits Limits) {
 	}
 	e.pools.limit(unbounded(maxMemory), unbounded(maxStore))
 	e.limits.Store(&limits)
+	e.batches.SetLimits(limits.Batches)
 }
 
 // hold reserves what a configuration asks for, or says why it cannot be had. s is the stream that is to change; nil for

@@ -1,39 +1,25 @@
 package engine
 
 import (
-	"crypto/sha256"
 	"time"
 
 	"github.com/nats-io/jsm.go/api"
 	"github.com/nats-io/nuid"
+
+	"github.com/sluicemq/sluice/internal/stream"
 )
 
 // Mirrors and sources, of this server and of others, read a stream through consumers of their own kind. Direct ones have
 // no acknowledgements and no state, and appear in no list; durable ones, with the ack policy flow_control, start over at
 // their acknowledgement floor whenever their reader asks for them again.
 
-// hashLength is that of names and identities that are made of a hash, as in NATS.
-const hashLength = 8
-
-const hashDigits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-// shortHash makes a short text of letters and digits out of another.
-func shortHash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	b := sum[:hashLength]
-	for i := range b {
-		b[i] = hashDigits[int(b[i])%len(hashDigits)]
-	}
-	return string(b)
-}
-
 // Identity tells a stream from another one that had its name before (header Nats-Stream-Identity).
-func (s *Stream) Identity() string { return shortHash(s.created.UTC().Format(time.RFC3339Nano)) }
+func (s *Stream) Identity() string { return stream.ShortHash(s.created.UTC().Format(time.RFC3339Nano)) }
 
 // freeName draws a name for a consumer that has none.
 func (s *Stream) freeName() string {
 	for {
-		if name := shortHash(nuid.Next()); s.consumers[name] == nil {
+		if name := stream.ShortHash(nuid.Next()); s.consumers[name] == nil {
 			return name
 		}
 	}
@@ -51,7 +37,7 @@ func (s *Stream) adaptSourcing(cfg *api.ConsumerConfig) {
 			cfg.Direct, cfg.Durable, cfg.AckPolicy = false, cfg.Name, api.AckFlowControl
 			cfg.AckWait, cfg.MaxDeliver, cfg.InactiveThreshold = 0, 0, 0
 		} else {
-			cfg.Name += "-" + shortHash(nuid.Next())
+			cfg.Name += "-" + stream.ShortHash(nuid.Next())
 		}
 	}
 	if c := s.consumers[cfg.Name]; c != nil && cfg.Sourcing && cfg.Durable != "" {

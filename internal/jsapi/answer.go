@@ -51,6 +51,9 @@ const (
 // cut takes one page out of a list.
 func cut[T any](all []T, offset, limit int) ([]T, page) {
 	begin := min(max(offset, 0), len(all))
+	if len(all) == 0 {
+		all = []T{} // a list in JSON, not null
+	}
 	return all[begin:min(begin+limit, len(all))], page{Total: len(all), Offset: begin, Limit: limit}
 }
 

@@ -8,14 +8,20 @@ import (
 	"github.com/sluicemq/sluice/internal/config"
 	"github.com/sluicemq/sluice/internal/engine"
 	"github.com/sluicemq/sluice/internal/store/storeurl"
+	"github.com/sluicemq/sluice/internal/stream"
 )
 
 // engineLimits are the bounds of single streams and consumers.
 func engineLimits(o *config.Options) engine.Limits {
 	l := &o.JetStream.Limits
+	b := &l.Batch
 	return engine.Limits{
 		MaxAckPending: l.MaxAckPending, MaxRequestBatch: l.MaxRequestBatch,
 		DuplicateWindow: l.DuplicateWindow, MaxConsumers: max(l.DefaultMaxConsumers, 0),
+		Batches: stream.BatchLimits{
+			PerStream: b.MaxInflightPerStream, FastPerStream: b.MaxInflightPerStream,
+			Total: b.MaxInflightTotal, FastTotal: b.MaxInflightTotal, Size: b.MaxMsgs, Timeout: b.Timeout,
+		},
 	}
 }
 

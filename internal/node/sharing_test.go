@@ -20,7 +20,8 @@ var updateSharing = flag.Bool("update-sharing", false, "write what nats-server a
 
 // TestSharing plays scenarios of accounts that share subjects. Each file has a configuration, then what clients send
 // ("user> PUB a 1|x", where | stands for a line end) and below it what all of them receive ("user< MSG a 1 1|x"), as
-// nats-server says it. {reply} stands for the last reply that the client saw in a message.
+// nats-server says it. {reply} stands for the last reply that the client saw in a message, and ".1" at the end of the
+// user makes the server answer first, where JetStream takes its time: "user.1> PUB …" waits for one message.
 func TestSharing(t *testing.T) {
 	files, err := filepath.Glob("testdata/sharing/*.txt")
 	if err != nil || len(files) == 0 {
@@ -62,6 +63,9 @@ func TestSharing(t *testing.T) {
 	}
 }
 
+// patience is how long a scenario may take.
+const patience = 10 * time.Second
+
 // load reads a configuration.
 func load(t *testing.T, text string) config.Options {
 	t.Helper()
@@ -98,13 +102,13 @@ func play(t *testing.T, address, script string) string {
 	t.Helper()
 	players := map[string]*player{}
 	var order []string
-	sends := regexp.MustCompile(`(?m)^(\w+)> (.*)$`).FindAllStringSubmatch(script, -1)
+	sends := regexp.MustCompile(`(?m)^(\w+)(?:\.\d)?> (.*)$`).FindAllStringSubmatch(script, -1)
 	for _, s := range sends {
 		if players[s[1]] != nil {
 			continue
 		}
 		w := dialTCP(t, address, fmt.Sprintf(`,"user":%q,"pass":"p","name":"n","lang":"l","version":"v","protocol":1`, s[1]))
-		_ = w.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = w.SetDeadline(time.Now().Add(patience))
 		players[s[1]] = &player{wire: w}
 		order = append(order, s[1])
 	}
@@ -116,6 +120,7 @@ func play(t *testing.T, address, script string) string {
 			continue
 		}
 		who, what, ok := strings.Cut(line, "> ")
+		who, count, _ := strings.Cut(who, ".")
 		if !ok || players[who] == nil {
 			continue
 		}
@@ -123,14 +128,11 @@ func play(t *testing.T, address, script string) string {
 		p := players[who]
 		what = strings.ReplaceAll(what, "{reply}", p.reply)
 		p.send(strings.ReplaceAll(what, "|", "\r\n") + "\r\n")
-		if !strings.HasSuffix(what, "PING") {
-			p.send("PING\r\n")
-		}
-		p.until(t, who, &out)
+		wait, _ := strconv.Atoi(count)
+		p.until(t, who, wait, &out)
 		for _, other := range order {
 			if other != who {
-				players[other].send("PING\r\n")
-				players[other].until(t, other, &out)
+				players[other].until(t, other, 0, &out)
 			}
 		}
 	}
@@ -140,16 +142,24 @@ func play(t *testing.T, address, script string) string {
 var (
 	privateReply = regexp.MustCompile(`_R_\.\S+`)
 	volatile     = regexp.MustCompile(`"(rtt|id|start|ver|host)":("[^"]*"|\d+),?`)
+	moment       = regexp.MustCompile(`\.\d{19}\b`)
+	apiAnswer    = regexp.MustCompile(`\d+\|\{"type":"io.nats.jetstream.api.v1.(\w+)".*?(,"error":\{.*?\})?.*`)
 )
 
-// until writes down what comes before a PONG, sorted: which of several subscriptions is first is free.
-func (p *player) until(t *testing.T, who string, out *strings.Builder) {
+// until writes down what comes, at least so many messages and what comes before a PONG then, sorted: which of several
+// subscriptions is first is free.
+func (p *player) until(t *testing.T, who string, wait int, out *strings.Builder) {
 	t.Helper()
 	var frames []string
+	asked := false
 	for {
+		if !asked && len(frames) >= wait {
+			asked = true
+			p.send("PING\r\n")
+		}
 		line, err := p.r.ReadString('\n')
 		if err != nil {
-			t.Fatalf("%s: %v", who, err)
+			t.Fatalf("%s: %v after\n%s%q", who, err, out, frames)
 		}
 		line = strings.TrimRight(line, "\r\n")
 		f := strings.Fields(line)
@@ -180,6 +190,7 @@ func (p *player) until(t *testing.T, who string, out *strings.Builder) {
 			line += "|" + strings.ReplaceAll(strings.TrimSuffix(string(data), "\r\n"), "\r\n", "|")
 			line = volatile.ReplaceAllString(line, "")
 			line = strings.ReplaceAll(line, `,}`, `}`)
+			line = apiAnswer.ReplaceAllString(moment.ReplaceAllString(line, ".T"), "$1$2")
 		}
 		frames = append(frames, who+"< "+privateReply.ReplaceAllString(line, "_R_")+"\n")
 	}

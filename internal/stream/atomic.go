@@ -1,47 +1,11 @@
 package stream
 
 import (
-	"errors"
 	"strconv"
 	"time"
 
 	"github.com/sluicemq/sluice/internal/jserr"
 )
-
-// BatchLimits bound the batches that are open in a stream. 0 takes the default.
-type BatchLimits struct {
-	// PerStream is how many atomic batches may be open; 50. FastPerStream is the same of fast ones; 1,000.
-	PerStream, FastPerStream int
-	// Size is how many messages an atomic batch may have; 1,000.
-	Size int
-	// Bytes bounds the messages of all open atomic batches of the stream; 64 MiB.
-	Bytes int
-	// Timeout is how long a batch waits for its next message; 10 s.
-	Timeout time.Duration
-}
-
-func (l *BatchLimits) setDefaults() {
-	set := func(n *int, value int) {
-		if *n == 0 {
-			*n = value
-		}
-	}
-	set(&l.PerStream, 50)
-	set(&l.FastPerStream, 1000)
-	set(&l.Size, 1000)
-	set(&l.Bytes, 64<<20)
-	if l.Timeout == 0 {
-		l.Timeout = 10 * time.Second
-	}
-}
-
-// Validate reports every fault.
-func (l *BatchLimits) Validate() error {
-	if l.PerStream < 0 || l.FastPerStream < 0 || l.Size < 0 || l.Bytes < 0 || l.Timeout < 0 {
-		return errors.New("stream: a limit of batches is negative")
-	}
-	return nil
-}
 
 // The reasons for which an atomic batch is abandoned, as its advisory gives them.
 const (
@@ -60,11 +24,10 @@ const apiLevel = 5
 // AtomicBatches are the atomic batches of a stream that are open: their messages wait until the batch is committed.
 // They are in memory only; a crash forgets them, and their publishers hear at the next message.
 type AtomicBatches struct {
-	limits BatchLimits
-	pool   *BatchPool
-	open   map[string]*atomicBatch
-	bytes  int
-	check  time.Time // when the next may have waited for too long; zero: none is open
+	pool  *BatchPool
+	open  map[string]*atomicBatch
+	bytes int
+	check time.Time // when the next may have waited for too long; zero: none is open
 }
 
 type atomicBatch struct {
@@ -76,9 +39,8 @@ type atomicBatch struct {
 }
 
 // NewAtomicBatches makes an empty set. The pool is the server's.
-func NewAtomicBatches(limits BatchLimits, pool *BatchPool) *AtomicBatches {
-	limits.setDefaults()
-	return &AtomicBatches{limits: limits, pool: pool, open: map[string]*atomicBatch{}}
+func NewAtomicBatches(pool *BatchPool) *AtomicBatches {
+	return &AtomicBatches{pool: pool, open: map[string]*atomicBatch{}}
 }
 
 // BatchStep is what follows from a message of an atomic batch.
@@ -167,22 +129,24 @@ func (s *State) checkBatchForm(p *Publish, h *headers) *jserr.Error {
 // begin opens a batch.
 func (b *AtomicBatches) begin(id string, m *batchMessage, now time.Time) *jserr.Error {
 	switch {
-	case m.seq != 1 && m.size() > uint64(b.limits.Size):
+	case m.seq != 1 && m.size() > uint64(b.limits().Size):
 		return b.tooLarge()
 	case m.seq != 1:
 		return jserr.New(jserr.AtomicPublishIncompleteBatch)
-	case len(b.open) >= b.limits.PerStream, !b.pool.take(&b.pool.atomic, b.pool.MaxAtomic):
+	case len(b.open) >= b.limits().PerStream, !b.pool.take(&b.pool.atomic, b.limits().Total):
 		return jserr.New(jserr.AtomicPublishTooManyInflight)
 	}
 	b.open[id] = &atomicBatch{}
 	if b.check.IsZero() {
-		b.check = now.Add(b.limits.Timeout)
+		b.check = now.Add(b.limits().Timeout)
 	}
 	return nil
 }
 
+func (b *AtomicBatches) limits() *BatchLimits { return b.pool.limits.Load() }
+
 func (b *AtomicBatches) tooLarge() *jserr.Error {
-	return jserr.New(jserr.AtomicPublishTooLargeBatch, "size", b.limits.Size)
+	return jserr.New(jserr.AtomicPublishTooLargeBatch, "size", b.limits().Size)
 }
 
 // append stages a message, or says why the batch ends.
@@ -199,19 +163,19 @@ func (b *AtomicBatches) append(batch *atomicBatch, m *batchMessage, now time.Tim
 		header = appendWithout(nil, header, "Nats-Required-Api-Level")
 	}
 	batch.last++
-	batch.expires = now.Add(b.limits.Timeout)
+	batch.expires = now.Add(b.limits().Timeout)
 	bytes := len(m.p.Subject) + len(header) + len(m.data)
 	switch {
 	case batch.last != m.seq, m.seq == 1 && m.eob:
 		return jserr.New(jserr.AtomicPublishIncompleteBatch), AbandonedIncomplete
-	case m.size() > uint64(b.limits.Size):
+	case m.size() > uint64(b.limits().Size):
 		return b.tooLarge(), AbandonedLarge
 	case m.eob:
 		// It is not stored; the last message says in its stead that the batch is complete.
 		last := &batch.msgs[len(batch.msgs)-1]
 		last.Header = appendField(last.Header, "Nats-Batch-Commit", "1")
 		return nil, ""
-	case b.bytes+bytes > b.limits.Bytes, !b.pool.takeBytes(bytes):
+	case b.bytes+bytes > b.limits().Bytes, !b.pool.takeBytes(bytes):
 		return jserr.New(jserr.InsufficientResources), AbandonedLarge
 	}
 	b.bytes += bytes
@@ -254,7 +218,7 @@ func (b *AtomicBatches) Timeouts(now time.Time) (ids []string) {
 	if b.check.IsZero() || now.Before(b.check) {
 		return nil
 	}
-	next := now.Add(b.limits.Timeout)
+	next := now.Add(b.limits().Timeout)
 	for id, batch := range b.open {
 		switch {
 		case !now.Before(batch.expires):

@@ -76,10 +76,9 @@ const mostFlow = 500
 // FastBatches are the fast batches of a stream that are open. Their messages are stored as they come; what is kept here
 // is how far each batch is, so that its publisher hears of it now and then.
 type FastBatches struct {
-	limits BatchLimits
-	pool   *BatchPool
-	open   map[string]*fastBatch
-	check  time.Time // when the next may have waited for too long; zero: none is open
+	pool  *BatchPool
+	open  map[string]*fastBatch
+	check time.Time // when the next may have waited for too long; zero: none is open
 }
 
 type fastBatch struct {
@@ -97,10 +96,11 @@ type fastBatch struct {
 }
 
 // NewFastBatches makes an empty set. The pool is the server's.
-func NewFastBatches(limits BatchLimits, pool *BatchPool) *FastBatches {
-	limits.setDefaults()
-	return &FastBatches{limits: limits, pool: pool, open: map[string]*fastBatch{}}
+func NewFastBatches(pool *BatchPool) *FastBatches {
+	return &FastBatches{pool: pool, open: map[string]*fastBatch{}}
 }
+
+func (b *FastBatches) limits() *BatchLimits { return b.pool.limits.Load() }
 
 // FastReply is an answer to a publisher: a body, or the acknowledgement of the whole batch.
 type FastReply struct {
@@ -160,7 +160,7 @@ func (b *FastBatches) Offer(s *State, p *Publish, now time.Time, out []FastReply
 			p.Header = appendWithout(nil, p.Header, "Nats-Required-Api-Level")
 		}
 	}
-	batch.expires = now.Add(b.limits.Timeout)
+	batch.expires = now.Add(b.limits().Timeout)
 	if m.ping {
 		return b.ping(batch, &m, out), false
 	}
@@ -217,7 +217,7 @@ func (b *FastBatches) begin(m *FastMessage, now time.Time) (*fastBatch, *jserr.E
 	switch {
 	case m.Seq != 1 || m.ping:
 		return nil, jserr.New(jserr.BatchPublishUnknownBatchID)
-	case len(b.open) >= b.limits.FastPerStream, !b.pool.take(&b.pool.fast, b.pool.MaxFast):
+	case len(b.open) >= b.limits().FastPerStream, !b.pool.take(&b.pool.fast, b.limits().FastTotal):
 		return nil, jserr.New(jserr.BatchPublishTooManyInflight)
 	}
 	batch := &fastBatch{id: string(m.ID), gapOK: m.gapOK, mostEvery: m.flow, every: min(mostFlow, m.flow)}
@@ -226,7 +226,7 @@ func (b *FastBatches) begin(m *FastMessage, now time.Time) (*fastBatch, *jserr.E
 		batch.every = 1 // it speeds up as it goes
 	}
 	if b.check.IsZero() {
-		b.check = now.Add(b.limits.Timeout)
+		b.check = now.Add(b.limits().Timeout)
 	}
 	return batch, nil
 }
@@ -369,7 +369,7 @@ func (b *FastBatches) Timeouts(now time.Time) {
 	if b.check.IsZero() || now.Before(b.check) {
 		return
 	}
-	next := now.Add(b.limits.Timeout)
+	next := now.Add(b.limits().Timeout)
 	for _, batch := range b.open {
 		switch {
 		case batch.commit, batch.pending > 0: // the log is slow, not the publisher

@@ -182,8 +182,8 @@ func (s *scenario) create(a args) {
 		s.t.Fatal(err)
 	}
 	s.state, s.created, s.flight, s.applied = state, cfg, nil, nil
-	limits, pool := BatchLimits{PerStream: 2, FastPerStream: 2, Size: 3, Bytes: 1000}, NewBatchPool()
-	s.bodies, s.atomic, s.fast, s.pending = map[uint64]stored{}, NewAtomicBatches(limits, pool), NewFastBatches(limits, pool), nil
+	pool := NewBatchPool(BatchLimits{PerStream: 2, FastPerStream: 2, Size: 3, Bytes: 1000})
+	s.bodies, s.atomic, s.fast, s.pending = map[uint64]stored{}, NewAtomicBatches(pool), NewFastBatches(pool), nil
 }
 
 func (s *scenario) update(a args) {
