@@ -58,11 +58,11 @@ func (r *replies) add(to *Space, reply []byte, many bool, wait time.Duration) (t
 	r.mu.Lock()
 	if r.prefix == "" {
 		r.prefix = replyPrefix + text[:6] + "."
-		sub := NewSubscription(r.prefix+"*", "", "", r)
+		sub := NewSubscription(r.prefix+">", "", "", r)
 		_, _ = r.space.insert(sub) // the subject is valid
 		text = rand.Text()
 	}
-	p.token = r.prefix + text
+	p.token = r.prefix + text + instructions(reply)
 	q := r.queues[wait]
 	if q == nil {
 		q = &replyQueue{wait: wait}
@@ -79,6 +79,24 @@ func (r *replies) add(to *Space, reply []byte, many bool, wait time.Duration) (t
 	}
 	r.mu.Unlock()
 	return p.token
+}
+
+// fastBatch ends the replies of JetStream's fast batches.
+const fastBatch = ".$FI"
+
+// instructions are what a reply tells JetStream, which it must find in the private one: the message's place in a fast
+// batch, in five tokens, and what says so.
+func instructions(reply []byte) string {
+	if !bytes.HasSuffix(reply, []byte(fastBatch)) {
+		return ""
+	}
+	at := len(reply) - len(fastBatch)
+	for range 5 {
+		if at = bytes.LastIndexByte(reply[:at], '.'); at < 0 {
+			return ""
+		}
+	}
+	return string(reply[at:])
 }
 
 // forgetOldest makes room, in one queue if that has any, or in another.

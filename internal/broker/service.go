@@ -205,7 +205,7 @@ func (i *importer) describe(from *Origin, m *proto.Pub) clientInfo {
 		info.Server = i.server
 	}
 	// JetStream needs to know these: a fast batch says in its reply what it wants, and a pull may end with its inbox.
-	if reply := string(m.Reply()); strings.HasSuffix(reply, ".$FI") || strings.HasPrefix(i.Subjects.Far(), "$JS.API.CONSUMER.MSG.NEXT.") {
+	if reply := string(m.Reply()); strings.HasSuffix(reply, fastBatch) || strings.HasPrefix(i.Subjects.Far(), "$JS.API.CONSUMER.MSG.NEXT.") {
 		info.Reply = reply
 	}
 	return info

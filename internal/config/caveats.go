@@ -17,6 +17,9 @@ func (o *Options) Caveats() []string {
 	if o.MaxPayload > largePayload {
 		remarks = append(remarks, fmt.Sprintf("a max_payload above %d bytes is discouraged", largePayload))
 	}
+	if o.Websocket.Port != 0 && o.Websocket.TLS == nil {
+		remarks = append(remarks, "websocket has no TLS: what browsers send can be read on the way")
+	}
 	if hasPlainSecrets(&o.Auth) {
 		remarks = append(remarks, "passwords or tokens stand in plain text: use nkeys or bcrypt")
 	}
@@ -35,5 +38,5 @@ func hasPlainSecrets(a *account.Settings) bool {
 			return true
 		}
 	}
-	return plain(a.Password) || plain(a.Token)
+	return plain(a.Password) || plain(a.Token) || plain(a.Websocket.Password) || plain(a.Websocket.Token)
 }

@@ -138,7 +138,7 @@ func (c *Conn) write(bufs net.Buffers, closing bool) (n int64, err error) {
 		err = errors.Join(err, c.transport.uncork())
 		if err == nil {
 			// The reader writes too, and a deadline that has passed would break the connection.
-			err = c.nc.SetWriteDeadline(time.Time{})
+			err = c.transport.SetWriteDeadline(time.Time{})
 		}
 	}
 	for i, b := range bufs {

@@ -155,7 +155,7 @@ func (n *Node) Start(ctx context.Context) (err error) {
 	if listener != nil {
 		go n.accept("clients", func() error { return clients.Serve(listener) })
 		n.log.Info("Listening for client connections on " + listener.Addr().String())
-		if secured.clients != nil {
+		if secured.clients != nil && !opts.AllowNonTLS {
 			n.log.Info("TLS required for client connections")
 		}
 	}

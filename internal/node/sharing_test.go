@@ -66,6 +66,56 @@ func TestSharing(t *testing.T) {
 // patience is how long a scenario may take.
 const patience = 10 * time.Second
 
+// TestReloadSharing: imports, exports and mappings come and go while clients are connected.
+func TestReloadSharing(t *testing.T) {
+	const head = "listen: \"127.0.0.1:-1\"\nserver_name: test\njetstream { }\nstore: \"mem://\"\naccounts {\n"
+	const users = `A { users [{user: a, password: p}], %s } B { users [{user: b, password: p}], %s }`
+	settings := func(a, b string) string {
+		return head + strings.ReplaceAll(fmt.Sprintf(users, a, b), "} B", "}\nB") + "\n}"
+	}
+	none := settings("", "")
+	both := settings(`exports [{stream: s}, {service: r}]`, `imports [{stream: {account: A, subject: s}}, {service: {account: A, subject: r}}], mappings {m: r}`)
+	n, _ := start(t, load(t, none))
+	connect := `,"user":%q,"pass":"p"`
+	a, b := dial(t, n, fmt.Sprintf(connect, "a")), dial(t, n, fmt.Sprintf(connect, "b"))
+	pa, pb := &player{wire: a}, &player{wire: b}
+	step := func(p *player, who, what string) string {
+		if what != "" {
+			p.send(strings.ReplaceAll(what, "|", "\r\n") + "\r\n")
+		}
+		var out strings.Builder
+		p.until(t, who, 0, &out)
+		return out.String()
+	}
+	step(pb, "b", "SUB s 1|SUB inbox 2")
+	step(pa, "a", "SUB r 1")
+	for i, shared := range []bool{false, true, false, true} {
+		if i > 0 {
+			text := none
+			if shared {
+				text = both
+			}
+			if err := n.Reload(load(t, text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step(pa, "a", "PUB s 1|x")
+		stream := step(pb, "b", "")
+		asked := step(pb, "b", "PUB r inbox 1|x|PUB m inbox 1|x")
+		requests := step(pa, "a", "")
+		if shared {
+			if stream != "b< MSG s 1 1|x\n" || asked != "" || strings.Count(requests, "HMSG r 1 _R_") != 2 {
+				t.Errorf("reload %d: B got %q and %q, A %q", i, stream, asked, requests)
+			}
+			if answer := step(pa, "a", "PUB "+pa.reply+" 1|y") + step(pb, "b", ""); answer != "b< MSG inbox 2 1|y\n" {
+				t.Errorf("reload %d: B was answered %q", i, answer)
+			}
+		} else if stream != "" || strings.Count(asked, "503") != 2 || requests != "" {
+			t.Errorf("reload %d: B got %q and %q, A %q", i, stream, asked, requests)
+		}
+	}
+}
+
 // load reads a configuration.
 func load(t *testing.T, text string) config.Options {
 	t.Helper()
