@@ -98,12 +98,8 @@ func (p *Publisher) Follow(r *Route, m *proto.Pub) *Route {
 			m.Subject = nil
 			return &Route{}
 		}
-		if len(p.msgs) == 0 {
-			p.arena = p.arena[:0] // nothing is staged that refers to it
-		}
-		start := len(p.arena)
-		p.arena, _ = t.Append(p.arena, string(r.subject))
-		dest = p.arena[start:len(p.arena):len(p.arena)]
+		// Not into the arena: that may be used again by a hand-off before the message is staged.
+		dest, _ = t.Append(nil, string(r.subject))
 	}
 	m.Subject = dest
 	return p.mappedRoute(dest)

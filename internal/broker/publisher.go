@@ -38,6 +38,7 @@ type Publisher struct {
 	mapped *mappedRoutes
 	// imported: what it publishes came through a service import, via that one. parent published it there.
 	imported bool
+	granted  bool // see Grant
 	via      Receiver
 	parent   *Publisher
 	result   subject.Result[*Subscription]
@@ -236,6 +237,10 @@ func (p *Publisher) choose(n int) int {
 	}
 	return int(uint64(uint32(p.random.Uint64())) * uint64(n) >> 32)
 }
+
+// Grant says whether what is staged from now on is allowed only because the publisher was asked for it, on a subject that
+// who asked chose. Nothing must be staged when it is called.
+func (p *Publisher) Grant(on bool) { p.granted = on }
 
 // stageOf finds or makes the stage of a receiver.
 func (p *Publisher) stageOf(to Receiver) *stage {

@@ -112,6 +112,7 @@ func (i *importer) DeliverStaged(b *Batch) (gate <-chan struct{}) {
 // an import gives a request of JetStream that name. Requests of the server's own have a reply, and it is not JetStream's.
 func borrowsRights(b *Batch, near, far, reply []byte) bool {
 	_, response := b.by.via.(*replies)
+	response = response || b.by.granted
 	if b.From != nil && !response {
 		return false
 	}

@@ -311,6 +311,13 @@ func TestServerLendsNoRights(t *testing.T) {
 	if len(a.subjects) != 0 {
 		t.Errorf("it went through: %q", a.subjects)
 	}
+	p := b.Space("B").NewPublisherFor(PublisherOptions{Origin: &Origin{Account: "B"}})
+	p.Grant(true) // an answer of a client that may only answer
+	p.Publish(Msg{Subject: []byte("js.STREAM.DELETE.S"), Reply: []byte("inbox")})
+	p.Flush()
+	if len(a.subjects) != 0 {
+		t.Errorf("an answer went through: %q", a.subjects)
+	}
 	publish(nil, "inbox") // a request for a mirror
 	publish(&Origin{Account: "B"}, "")
 	if len(a.subjects) != 2 {

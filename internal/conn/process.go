@@ -136,8 +136,17 @@ func (c *Conn) publish(pub *proto.Pub) {
 		c.flush()
 		c.sendOK()
 	}
+	granted := route.Verdict != verdictAllow
+	if granted {
+		c.flush()
+		p.Grant(true)
+	}
 	if p.Stage(route, pub) == 0 && pub.ReplyLen > 0 && !c.no503 {
 		c.noResponders(pub.Subject, pub.Reply())
+	}
+	if granted {
+		c.flush()
+		p.Grant(false)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestAsyncPersistenceAcknowledgesOnAcceptance(t *testing.T) {
 			t.Errorf("what was acknowledged cannot be read: %v", c)
 		}
 		close(b.gate)
-		w.client.take()
+		time.Sleep(step)
 		w.crash()
 		w.start()
 		if c := content(t, w.stream("S")); len(c) != 1 {

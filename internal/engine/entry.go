@@ -44,7 +44,8 @@ func (s *Stream) newEntry(data []byte, records int, lazy bool) *entry {
 // building is the chunk that takes the messages of this turn.
 func (s *Stream) buildingEntry() *entry {
 	if s.building == nil {
-		e := s.newEntry(nil, 0, false)
+		// What is acknowledged already need not hurry: it goes with the next batch, or when the log's window is over.
+		e := s.newEntry(nil, 0, s.asyncPersist)
 		e.chunk = &chunk{}
 		s.building = e
 	}

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -135,7 +136,8 @@ func differing(got, want string) string {
 	g, w := strings.Split(got, "\n"), strings.Split(want, "\n")
 	for i := range min(len(g), len(w)) {
 		if g[i] != w[i] {
-			return fmt.Sprintf("line %d\n%s\nwant\n%s", i+1, strings.Join(g[i:min(i+4, len(g))], "\n"), strings.Join(w[i:min(i+4, len(w))], "\n"))
+			from := max(i-2, 0)
+			return fmt.Sprintf("line %d\n%s\nwant\n%s", i+1, strings.Join(g[from:min(i+4, len(g))], "\n"), strings.Join(w[from:min(i+4, len(w))], "\n"))
 		}
 	}
 	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
@@ -159,7 +161,7 @@ func play(t *testing.T, address, script string) string {
 		}
 		w := dialTCP(t, address, fmt.Sprintf(`,"user":%q,"pass":"p","name":"n","lang":"l","version":"v","protocol":1`, s[1]))
 		_ = w.SetDeadline(time.Now().Add(patience))
-		players[s[1]] = &player{wire: w}
+		players[s[1]] = &player{wire: w, reply: "none"}
 		order = append(order, s[1])
 	}
 	slices.Sort(order)
@@ -243,5 +245,60 @@ func (p *player) until(t *testing.T, who string, wait int, out *strings.Builder)
 			line = apiAnswer.ReplaceAllString(moment.ReplaceAllString(line, ".T"), "$1$2")
 		}
 		frames = append(frames, who+"< "+privateReply.ReplaceAllString(line, "_R_")+"\n")
+	}
+}
+
+// TestSharingDifferential plays random scenarios to Sluice and to nats-server.
+func TestSharingDifferential(t *testing.T) {
+	const accounts = `
+accounts {
+  A { users [{user: a, password: p}]
+      exports [{stream: "s.>"}, {stream: "t.*.*"}, {service: "r.>"}, {service: "q.*.*", response: stream}], mappings {m.*: "s.$1", "n.*.*": "r.$2.$1"} }
+  B { users [{user: b, password: p}]
+      imports [{stream: {account: A, subject: "s.>"}, prefix: x}, {stream: {account: A, subject: "t.*.*"}, to: "x.$2.$1"}
+               {service: {account: A, subject: "r.>"}, to: "u.>"}, {service: {account: A, subject: "q.*.*"}, to: "v.$2.$1"}]
+      exports [{service: "u.>"}, {stream: "x.>"}] }
+  C { users [{user: c, password: p}], imports [{service: {account: B, subject: "u.>"}, to: "w.>"}, {stream: {account: B, subject: "x.>"}}] }
+}`
+	address, _ := startReference(t, "listen: \"127.0.0.1:-1\"\nserver_name: test\nhttp: \"127.0.0.1:-1\"\njetstream { store_dir: \"%s\" }\n"+accounts)
+	n, _ := start(t, load(t, "listen: \"127.0.0.1:-1\"\nserver_name: test\njetstream { }\nstore: \"mem://\"\n"+accounts))
+	seed := rand.Uint64()
+	for i := range 20 {
+		random := rand.New(rand.NewPCG(seed, uint64(i)))
+		pick := func(list ...string) string { return list[random.IntN(len(list))] }
+		var script strings.Builder
+		script.WriteString("a> SUB inbox 100\nb> SUB inbox 100\nc> SUB inbox 100\n")
+		for k := range 60 {
+			who := pick("a", "b", "c")
+			first := pick("s", "t", "r", "q", "m", "n", "x", "u", "v", "w")
+			token := func() string { return pick("s", "1", "2", "y") }
+			switch random.IntN(5) {
+			case 4:
+				fmt.Fprintf(&script, "%s> PUB {reply} %s\n", who, pick("1|r", "0|", "inbox 1|r"))
+			case 0:
+				subj := first + pick(".>", ".*", ".*.*", "."+token(), "."+token()+"."+token(), ".s.>", ".s.*")
+				queue := ""
+				if random.IntN(4) == 0 {
+					queue = fmt.Sprintf(" g%d", k) // alone in its group, or chance decides
+				}
+				fmt.Fprintf(&script, "%s> SUB %s%s %d\n", who, subj, queue, k)
+			case 1:
+				fmt.Fprintf(&script, "%s> UNSUB %d\n", who, random.IntN(k+1))
+			default:
+				subj := first + "." + token() + pick("", "."+token())
+				fmt.Fprintf(&script, "%s> PUB %s %s 1|%d\n", who, subj, pick("", "inbox"), k%10)
+			}
+		}
+		for _, who := range []string{"a", "b", "c"} { // nothing is left to the next scenario
+			fmt.Fprintf(&script, "%s> UNSUB 100", who)
+			for k := range 60 {
+				fmt.Fprintf(&script, "|UNSUB %d", k)
+			}
+			script.WriteString("\n")
+		}
+		got, want := play(t, n.ClientURL(), script.String()), play(t, address, script.String())
+		if got != want {
+			t.Fatalf("seed %d, scenario %d: Sluice says\n%s\nof\n%s", seed, i, differing(got, want), got)
+		}
 	}
 }

@@ -75,3 +75,27 @@ func TestBridgeFarPart(t *testing.T) {
 		}
 	}
 }
+
+func FuzzBridge(f *testing.F) {
+	for _, s := range [][3]string{{"a.*.>", "p.$1.>", "a.x.y.z"}, {"a.*.*", "b.$2.$1", "a.x.y"}, {">", "p.>", "a"}, {"a", "b", "a"}, {"*", "*", "x"}} {
+		f.Add(s[0], s[1], s[2])
+	}
+	f.Fuzz(func(t *testing.T, far, near, subj string) {
+		b, err := NewBridge(far, near)
+		if err != nil || !ValidPublish(subj) || !Match(subj, far) || HasWildcard(near) && !HasWildcard(far) {
+			return
+		}
+		called := b.AppendNear(nil, []byte(subj))
+		if !Match(called, b.Near()) {
+			t.Errorf("%s to %s: %s became %s", far, near, subj, called)
+		}
+		if back := string(b.AppendFar(nil, called)); back != subj {
+			t.Errorf("%s to %s: %s became %s and then %s", far, near, subj, called, back)
+		}
+		for _, pattern := range []string{string(called), b.Near(), ">"} {
+			if part, ok := b.FarPart(pattern); !ok || !Match(subj, part) || !IsSubset(part, far) {
+				t.Errorf("%s to %s: %s sees %q, which does not reach %s", far, near, pattern, part, subj)
+			}
+		}
+	})
+}
