@@ -103,7 +103,8 @@ func TestRunsMeetTrouble(t *testing.T) {
 		"lives beyond the first": 100, "objects of the log deleted": 300, "creates refused": 30, "faults of the store": 500,
 		"publishes acknowledged": 2000, "duplicates acknowledged": 50, "publishes refused": 50,
 		"publishes to a process that was taken over from": 20, "redeliveries": 100, "double acknowledgements answered": 200,
-		"deletions answered": 5, "purges answered": 2, "reads that found none": 5, "consumers deleted": 10, "changes answered": 10,
+		// How often the rare ones come depends on the scheduler, which is not seeded.
+		"deletions answered": 1, "purges answered": 1, "reads that found none": 1, "consumers deleted": 1, "changes answered": 1,
 	} {
 		if met[what] < least {
 			t.Errorf("%s: %d, want %d or more", what, met[what], least)
