@@ -89,7 +89,7 @@ func startReference(t *testing.T, binary string) string {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	ports := filepath.Join(dir, fmt.Sprintf("nats-server_%d.ports", cmd.Process.Pid))
+	ports := filepath.Join(dir, fmt.Sprintf("%s_%d.ports", filepath.Base(binary), cmd.Process.Pid))
 	for start := time.Now(); time.Since(start) < 10*time.Second; {
 		var p struct{ Nats []string }
 		if raw, err := os.ReadFile(ports); err == nil && json.Unmarshal(raw, &p) == nil && len(p.Nats) > 0 {
