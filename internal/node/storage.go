@@ -27,6 +27,9 @@ import (
 const (
 	s3CommitRate  = 10
 	s3CommitBurst = 100
+	// dirInFlight is how many batches are written to a folder at a time. Synced creates in one folder wait for each
+	// other's journal commits: with one under way the next batch gathers meanwhile, and all are acknowledged sooner.
+	dirInFlight = 1
 	// lazyWindow is how long consumers' progress waits for other records on stores without a budget.
 	lazyWindow = 100 * time.Millisecond
 )
@@ -123,6 +126,9 @@ func walOptions(st *storage, opts *config.Options, registry prometheus.Registere
 			w.Rate, w.Burst = s3CommitRate, s3CommitBurst
 		}
 		w.LazyWindow = 0 // the log's default
+	}
+	if st.opened.Kind == storeurl.Dir {
+		w.MaxInFlight = dirInFlight
 	}
 	w.Rate = max(w.Rate, 0)
 	return w
