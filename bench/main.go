@@ -92,6 +92,12 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	// The stores are removed when all is measured: a file system that has just lost thousands of files is slow to make
+	// new ones (ext4 looks for inodes that were not in use lately), and only a server that makes files would feel it.
+	if o.temp, err = os.MkdirTemp(o.temp, "sluice-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(o.temp)
 	t := newTable(variants)
 	var failures []error
 	for _, c := range chosen {
@@ -167,11 +173,10 @@ const caseTimeout = 4 * time.Minute
 func (o options) runOnce(ctx context.Context, c Case, v variant) (results []Result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, caseTimeout)
 	defer cancel()
-	dir, err := os.MkdirTemp(o.temp, "sluice-bench-")
+	dir, err := os.MkdirTemp(o.temp, "store-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
 	s, err := v.start(ctx, dir, c.JetStream, true)
 	if err != nil {
 		return nil, err
