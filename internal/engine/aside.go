@@ -12,10 +12,8 @@ func (e *Engine) setAside(s, other *Stream) {
 // asideNeeds is from where on the streams that are held offline need the log.
 func (e *Engine) asideNeeds(limit mark) mark {
 	for _, s := range e.aside {
-		limit = earlier(limit, s.controlAt)
-		if from, _ := s.needs(s.now); from.before(limit) {
-			limit = from
-		}
+		from, _ := s.needs(s.now)
+		limit = earlier(limit, from)
 	}
 	return limit
 }

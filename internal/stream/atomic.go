@@ -107,17 +107,10 @@ func (m *batchMessage) size() uint64 {
 
 // checkBatchForm refuses what the stream does not take as part of any batch.
 func (s *State) checkBatchForm(p *Publish, h *headers) *jserr.Error {
-	if s.cfg.Sealed {
-		return jserr.New(jserr.StreamSealed)
-	}
-	if p.Quota != nil {
-		if err := p.Quota(p.Subject, s.accounted(len(p.Subject), len(p.Header), p.Size)); err != nil {
-			return err
-		}
+	if err := s.checkBatched(p); err != nil {
+		return err
 	}
 	switch {
-	case s.tooLarge(len(p.Header), p.Size):
-		return jserr.New(jserr.StreamMessageExceedsMaximum)
 	case !s.cfg.AllowAtomicPublish:
 		return jserr.New(jserr.AtomicPublishDisabled)
 	case len(h.batch) > maxBatchID:

@@ -267,3 +267,20 @@ func (s *State) checkStagedRoom(c *candidate, g *staging, staged *stagedSubject)
 	}
 	return nil
 }
+
+// checkBatched refuses what no kind of batch may carry here: anything for a sealed stream, and messages beyond the quota
+// or the stream's largest size.
+func (s *State) checkBatched(p *Publish) *jserr.Error {
+	if s.cfg.Sealed {
+		return jserr.New(jserr.StreamSealed)
+	}
+	if p.Quota != nil {
+		if err := p.Quota(p.Subject, s.accounted(len(p.Subject), len(p.Header), p.Size)); err != nil {
+			return err
+		}
+	}
+	if s.tooLarge(len(p.Header), p.Size) {
+		return jserr.New(jserr.StreamMessageExceedsMaximum)
+	}
+	return nil
+}

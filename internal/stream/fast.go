@@ -192,17 +192,10 @@ func (b *FastBatches) Offer(s *State, p *Publish, now time.Time, out []FastReply
 }
 
 func (s *State) checkFastForm(p *Publish, m *FastMessage, valid bool) *jserr.Error {
-	if s.cfg.Sealed {
-		return jserr.New(jserr.StreamSealed)
-	}
-	if p.Quota != nil {
-		if err := p.Quota(p.Subject, s.accounted(len(p.Subject), len(p.Header), p.Size)); err != nil {
-			return err
-		}
+	if err := s.checkBatched(p); err != nil {
+		return err
 	}
 	switch {
-	case s.tooLarge(len(p.Header), p.Size):
-		return jserr.New(jserr.StreamMessageExceedsMaximum)
 	case !s.cfg.AllowBatchPublish:
 		return jserr.New(jserr.BatchPublishDisabled)
 	case !valid:
