@@ -12,7 +12,7 @@ import (
 var floors = [][]string{
 	{"version", "key", "jserr", "subject", "proto", "record", "logging", "certtest", "store", "archive"},
 	{"store/dir", "store/mem", "store/s3", "store/fault", "store/metered", "store/storetest/gateway", "store/storetest"},
-	{"store/storeurl", "wal"},
+	{"store/storeurl", "wal", "segment", "manifest", "compact", "cache"},
 	{"head", "account", "broker", "stream", "consumer"},
 	{"config", "engine"},
 	{"conn", "jsapi", "monitor"},
@@ -67,6 +67,26 @@ func TestImportsPointDownward(t *testing.T) {
 			}
 			t.Errorf("%s imports %s, which is not below it", from, to)
 		}
+	}
+}
+
+// The model of the protocol is to be judged beside the code, so it shares nothing with it, and nothing uses it.
+func TestModelStandsAlone(t *testing.T) {
+	const module, model = "github.com/sluicemq/sluice", "github.com/sluicemq/sluice/sim/protocol"
+	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}}: {{join .Imports \" \"}}", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := false
+	for line := range strings.Lines(string(out)) {
+		path, imports, _ := strings.Cut(line, ": ")
+		seen = seen || path == model
+		if path == model && strings.Contains(imports, module) || path != model && strings.Contains(imports, model) {
+			t.Errorf("%s imports %s", path, imports)
+		}
+	}
+	if !seen {
+		t.Errorf("%s was not listed", model)
 	}
 }
 

@@ -17,15 +17,16 @@ type Family uint8
 
 // The families of keys.
 const (
-	Cluster   Family = iota + 1 // the cluster's own object
-	Head                        // a node's head
-	WAL                         // a batch or fence of a write-ahead log
-	Broadcast                   // a batch or fence of a broadcast log
-	Manifest                    // a stream's manifest
-	Probe                       // what the start-up probe leaves for moments
+	Cluster       Family = iota + 1 // the cluster's own object
+	Head                            // a node's head
+	WAL                             // a batch or fence of a write-ahead log
+	Broadcast                       // a batch or fence of a broadcast log
+	Manifest                        // a stream's manifest
+	StreamSegment                   // a segment of a stream
+	Probe                           // what the start-up probe leaves for moments
 )
 
-var familyNames = [...]string{"", "cluster", "heads", "wal", "broadcast", "streams", "probe"}
+var familyNames = [...]string{"", "cluster", "heads", "wal", "broadcast", "streams", "streams", "probe"}
 
 // String gives the family's first segment.
 func (f Family) String() string {
@@ -46,9 +47,13 @@ func (f Family) Prefix() string {
 // ClusterKey is the key of the cluster's own object.
 const ClusterKey = "cluster"
 
-// manifestName is the last segment of a manifest's key. A stream's segments will lie beside it, in a folder of their
-// own.
-const manifestName = "manifest"
+// A stream's objects lie in a folder of its name and its id: a stream that was deleted and another of its name share
+// nothing, and neither do two of one name that two nodes created before they knew of each other.
+const (
+	manifestName  = "manifest"
+	segmentFolder = "segments"
+	segmentSuffix = ".parquet"
+)
 
 // numberDigits is the width of a number in a key.
 const numberDigits = 16
@@ -74,9 +79,23 @@ func LogPrefix(family Family, node string, epoch uint64) string {
 // LogNodePrefix is what the keys of all logs of one node start with; the epoch in fixed-width hex follows.
 func LogNodePrefix(family Family, node string) string { return family.Prefix() + Segment(node) + "/" }
 
+// StreamPrefix is what the keys of one stream start with, and no others do.
+func StreamPrefix(account, stream string, id uint64) string {
+	b := []byte(Manifest.Prefix() + Segment(account) + "/" + Segment(stream) + "/")
+	return string(append(appendNumber(b, id), '/'))
+}
+
 // ManifestKey is the key of a stream's manifest.
-func ManifestKey(account, stream string) string {
-	return Manifest.Prefix() + Segment(account) + "/" + Segment(stream) + "/" + manifestName
+func ManifestKey(account, stream string, id uint64) string {
+	return StreamPrefix(account, stream, id) + manifestName
+}
+
+// SegmentKey is the key of a segment of a stream: the sequence of its first message, and a number that no other
+// segment of the stream has.
+func SegmentKey(account, stream string, id, first, unique uint64) string {
+	b := []byte(StreamPrefix(account, stream, id) + segmentFolder + "/")
+	b = append(appendNumber(b, first), '-')
+	return string(append(appendNumber(b, unique), segmentSuffix...))
 }
 
 // Parsed is a key taken apart. Names stay in their escaped form, since an over-long name cannot be read from its
@@ -85,8 +104,10 @@ type Parsed struct {
 	Family        Family
 	Node          string // segment: Head, WAL, Broadcast
 	Epoch, Offset uint64 // WAL, Broadcast
-	Account       string // segment: Manifest
-	Stream        string // segment: Manifest
+	Account       string // segment: Manifest, StreamSegment
+	Stream        string // segment: Manifest, StreamSegment
+	ID            uint64 // of the stream: Manifest, StreamSegment
+	First, Unique uint64 // StreamSegment
 	Rest          string // Probe: what follows the prefix
 }
 
@@ -126,15 +147,34 @@ func parse(k string) (p Parsed, ok bool) {
 		p.Offset, okOffset = parseNumber(parts[2])
 		return p, okEpoch && okOffset
 	case Manifest.String():
-		if len(parts) != 3 || parts[2] != manifestName {
-			return p, false
-		}
-		p = Parsed{Family: Manifest, Account: parts[0], Stream: parts[1]}
-		return p, validSegment(p.Account) && validSegment(p.Stream)
+		return parseStream(parts)
 	case Probe.String():
 		return Parsed{Family: Probe, Rest: rest}, true
 	}
 	return p, false
+}
+
+func parseStream(parts []string) (p Parsed, ok bool) {
+	if len(parts) < 4 || !validSegment(parts[0]) || !validSegment(parts[1]) {
+		return p, false
+	}
+	p = Parsed{Family: Manifest, Account: parts[0], Stream: parts[1]}
+	if p.ID, ok = parseNumber(parts[2]); !ok {
+		return p, false
+	}
+	if len(parts) == 4 {
+		return p, parts[3] == manifestName
+	}
+	p.Family = StreamSegment
+	name, suffixed := strings.CutSuffix(parts[len(parts)-1], segmentSuffix)
+	first, unique, cut := strings.Cut(name, "-")
+	if len(parts) != 5 || parts[3] != segmentFolder || !suffixed || !cut {
+		return p, false
+	}
+	var okFirst, okUnique bool
+	p.First, okFirst = parseNumber(first)
+	p.Unique, okUnique = parseNumber(unique)
+	return p, okFirst && okUnique
 }
 
 // appendNumber adds a number in fixed-width lower-case hex.

@@ -19,8 +19,10 @@ func TestKeys(t *testing.T) {
 		{LogKey(WAL, "n1", 3, 0xabcdef), "wal/n1/0000000000000003/0000000000abcdef", Parsed{Family: WAL, Node: "n1", Epoch: 3, Offset: 0xabcdef}},
 		{LogKey(Broadcast, "a b", 1<<63, 1<<64-1), "broadcast/a=20b/8000000000000000/ffffffffffffffff",
 			Parsed{Family: Broadcast, Node: "a=20b", Epoch: 1 << 63, Offset: 1<<64 - 1}},
-		{ManifestKey("$G", "ORDERS"), "streams/$G/ORDERS/manifest", Parsed{Family: Manifest, Account: "$G", Stream: "ORDERS"}},
-		{ManifestKey("", "ü"), "streams/=-/=c3=bc/manifest", Parsed{Family: Manifest, Account: "=-", Stream: "=c3=bc"}},
+		{ManifestKey("$G", "ORDERS", 0xab), "streams/$G/ORDERS/00000000000000ab/manifest", Parsed{Family: Manifest, Account: "$G", Stream: "ORDERS", ID: 0xab}},
+		{ManifestKey("", "ü", 1), "streams/=-/=c3=bc/0000000000000001/manifest", Parsed{Family: Manifest, Account: "=-", Stream: "=c3=bc", ID: 1}},
+		{SegmentKey("$G", "ORDERS", 0xab, 17, 1<<63), "streams/$G/ORDERS/00000000000000ab/segments/0000000000000011-8000000000000000.parquet",
+			Parsed{Family: StreamSegment, Account: "$G", Stream: "ORDERS", ID: 0xab, First: 17, Unique: 1 << 63}},
 		{Probe.Prefix() + "X", "probe/X", Parsed{Family: Probe, Rest: "X"}},
 	} {
 		if c.key != c.want {
@@ -43,7 +45,9 @@ func TestParseForeign(t *testing.T) {
 	for _, k := range []string{"", "x", "cluster/x", "heads", "heads/", "heads/a/b", "heads/.a", "heads/a=2", "heads/a=2G", "heads/a=41",
 		"wal/n/3/4", "wal/n/0000000000000003", "wal/n/0000000000000003/000000000000000A", "wal//0000000000000003/0000000000000001",
 		"wal/n/0000000000000003/0000000000000001/x", "wal/n/+000000000000003/0000000000000001", "streams/a/b", "streams/a/b/other",
-		"streams/a/b/manifest/c", "probe/", "heads/" + strings.Repeat("a", 201), "heads/abc=-" + strings.Repeat("0", 40)} {
+		"streams/a/b/manifest/c", "streams/a/b/manifest", "streams/a/b/00000000000000ab/manifest/c", "streams/a/b/ab/manifest",
+		"streams/a/b/00000000000000ab/segments/1-2.parquet", "streams/a/b/00000000000000ab/segments/0000000000000011-8000000000000000",
+		"streams/a/b/00000000000000ab/0000000000000011-8000000000000000.parquet", "probe/", "heads/" + strings.Repeat("a", 201), "heads/abc=-" + strings.Repeat("0", 40)} {
 		if got, err := Parse(k); !errors.Is(err, ErrForeign) {
 			t.Errorf("Parse(%q) = %+v, %v, want ErrForeign", k, got, err)
 		}
@@ -130,7 +134,13 @@ func FuzzParse(f *testing.F) {
 			account, ok1 := Name(p.Account)
 			stream, ok2 := Name(p.Stream)
 			if ok1 && ok2 {
-				again = ManifestKey(account, stream)
+				again = ManifestKey(account, stream, p.ID)
+			}
+		case StreamSegment:
+			account, ok1 := Name(p.Account)
+			stream, ok2 := Name(p.Stream)
+			if ok1 && ok2 {
+				again = SegmentKey(account, stream, p.ID, p.First, p.Unique)
 			}
 		}
 		if again != "" && again != k {
