@@ -9,9 +9,11 @@ KILLS ?= 50
 SEEDS ?= 10000
 FUZZ_TIME ?= 60s
 DURATION ?= 10m
+DEPTH ?= 2
+STATES ?= 10000000
 BENCH_FLAGS ?=
 
-.PHONY: build test unit race lint fuzz wire-fuzz sim crash conformance bench docker clean
+.PHONY: build test unit race lint fuzz wire-fuzz sim model crash conformance bench docker clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o sluice ./cmd/sluice
@@ -36,6 +38,9 @@ wire-fuzz:
 
 sim:
 	SLUICE_SIM_SEEDS=$(SEEDS) $(GO) test ./sim -run Stored -count=1 -timeout 3h
+
+model:
+	$(GO) test ./sim/protocol -run Explore -count=1 -v -timeout 0 -depth $(DEPTH) -states $(STATES)
 
 crash:
 	cd test && $(GO) test ./crash -run Kill -count=1 -v -kills $(KILLS) -timeout 2h

@@ -61,6 +61,33 @@ func TestTargetsNameRows(t *testing.T) {
 	}
 }
 
+func TestBill(t *testing.T) {
+	s := Sample{Writes: 0, Reads: 0, Lists: 0, Deletes: 0, Cost: 0, Messages: 2e6, Length: 3600}
+	for _, line := range []string{
+		"# HELP sluice_store_requests_total Requests.",
+		`sluice_store_requests_total{operation="create",result="ok"} 10`,
+		`sluice_store_requests_total{operation="create",result="precondition"} 1`,
+		`sluice_store_requests_total{operation="replace",result="ok"} 2`,
+		`sluice_store_requests_total{operation="get_range",result="ok"} 1e+03`,
+		`sluice_store_cost_dollars_total{operation="create"} 0.5`,
+		`sluice_store_cost_dollars_total{operation="get_range"} 0.25`,
+		`sluice_store_request_seconds_count{operation="create"} 99`,
+	} {
+		if err := s.addLine(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.addLine(`sluice_store_requests_total{operation="copy",result="ok"} 1`); err == nil {
+		t.Error("an operation without a price was counted")
+	}
+	tb := newTable([]variant{{name: "sluice"}})
+	tb.add(Result{"load", s}, "sluice")
+	want := "| load | 2000000 | 13 | 1000 | 0 | 0 | 0.3750 | 540.00 |\n"
+	if text := tb.markdown(); !strings.Contains(text, want) || strings.Count(text, "| load |") != 1 {
+		t.Errorf("not once\n%s\nin\n%s", want, text)
+	}
+}
+
 func TestPercentiles(t *testing.T) {
 	var l latencies
 	for i := range 1000 {

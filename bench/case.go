@@ -24,6 +24,7 @@ const (
 	Bytes   Metric = "memory"   // resident bytes of the server per connection or subscription
 	Seconds Metric = "time"     // duration of the whole, seconds
 	Factor  Metric = "factor"   // p99 under disturbance over p99 without
+	Control Metric = "control"  // the same factor where the disturbance visits another process than the server
 )
 
 // Sample is what one run of a case measured.
@@ -42,6 +43,8 @@ type Case struct {
 	JetStream bool   // needs JetStream on a file store
 	Always    bool   // is also run against the reference with sync_interval: always
 	Run       func(ctx context.Context, env *Env) ([]Result, error)
+	// Bill has only Sluice run, with the configuration of billConf.
+	Bill bool
 }
 
 // Env is what a case runs in.
@@ -50,6 +53,7 @@ type Env struct {
 	Server   *process.Server // replaced by Durable
 	Duration time.Duration   // how long to measure
 	Quick    bool            // take small numbers of everything
+	Monitor  string          // address of the monitoring port; only for a Bill
 
 	durable func(ctx context.Context) (*process.Server, error) // nil: the server runs as it shall already
 }
@@ -149,16 +153,23 @@ type variant struct {
 	// reference: takes a configuration file of the NATS syntax, and syncInterval if it is set.
 	reference    bool
 	syncInterval string
+	// conf, for Sluice, is a configuration beside which no argument is given.
+	conf string
 }
 
 // start runs the server in dir. loading leaves out syncInterval.
 func (v variant) start(ctx context.Context, dir string, jetStream, loading bool) (*process.Server, error) {
 	args := slices.Clone(v.args)
 	store := filepath.Join(dir, "store")
+	conf := filepath.Join(dir, "server.conf")
 	switch {
+	case v.conf != "":
+		if err := os.WriteFile(conf, []byte(v.conf), 0o644); err != nil {
+			return nil, err
+		}
+		args = append(args, "-c", conf)
 	case !jetStream:
 	case v.reference:
-		conf := filepath.Join(dir, "server.conf")
 		text := fmt.Sprintf("jetstream {\n  store_dir: %q\n", store)
 		if v.syncInterval != "" && !loading {
 			text += fmt.Sprintf("  sync_interval: %s\n", v.syncInterval)

@@ -43,10 +43,15 @@ func cases() []Case {
 		{Name: "js-sync-1-persist-async", JetStream: true, Run: syncPublish(1, async)},
 		{Name: "js-fetch-500", JetStream: true, Always: true, Run: fetch},
 		{Name: "js-ordered", JetStream: true, Always: true, Run: orderedConsume},
+		{Name: "js-rare", JetStream: true, Run: rareSubject},
+		{Name: "js-consumers-10k", JetStream: true, Run: consumers10k(true)},
+		{Name: "js-consumers-10k-all", JetStream: true, Run: consumers10k(false)},
+		{Name: "js-subjects-1m", JetStream: true, Run: manySubjects},
 		{Name: "kv-put", JetStream: true, Always: true, Run: kvPut("file")},
 		{Name: "kv-put-memory", JetStream: true, Run: kvPut("memory")},
 		{Name: "kv-get", JetStream: true, Always: true, Run: kvGet},
 		{Name: "kv-watch", JetStream: true, Run: kvWatch},
+		{Name: "bill", JetStream: true, Bill: true, Run: bill},
 	}
 }
 
@@ -96,6 +101,10 @@ var targets = map[string][]Target{
 	"js-sync-1-persist-async": {atMost(P50, 1), atMost(P99, 1)},
 	"js-fetch-500":            {atMost(CPU, 0.50)},
 	"js-ordered":              {atMost(CPU, 0.50)},
+	"js-rare":                 {atMost(Seconds, 1)},
+	"js-consumers-10k":        {atMost(CPU, 0.50)},
+	"js-consumers-10k-all":    {atMost(CPU, 0.50)},
+	"js-subjects-1m":          {atMost(Bytes, 0.50)},
 	"kv-put-memory":           {atMost(P50, 1), atMost(P99, 1)},
 	"kv-get":                  {atMost(P50, 1), atMost(P99, 1)},
 	"kv-watch":                {atMost(Seconds, 0.67)},

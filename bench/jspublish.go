@@ -100,21 +100,34 @@ type asyncPublisher struct {
 const publishChunk = 100
 
 func startAsyncPublisher(ctx context.Context, env *Env, payload int) (*asyncPublisher, error) {
-	conn, err := wire.Dial(ctx, env.Server.Addr(), wire.Options{})
+	p, err := dialAsyncPublisher(ctx, env)
 	if err != nil {
 		return nil, err
 	}
-	p := &asyncPublisher{flow: newFlow(1, 1, asyncWindow), conn: conn, feed: &feed{}}
+	p.feed = &feed{}
 	// As many reply subjects as may be under way, so that each outstanding one is unique.
 	for chunk := range asyncWindow / publishChunk {
 		var b []byte
 		for i := range publishChunk {
 			body := make([]byte, payload)
 			wire.PutMark(body, chunk*publishChunk+i, 0)
-			b = wire.AppendPub(b, "bench.events", fmt.Sprintf("_INBOX.bench.acks.%04d", chunk*publishChunk+i), body)
+			b = wire.AppendPub(b, "bench.events", ackInbox(chunk*publishChunk+i), body)
 		}
 		p.feed.chunks, p.feed.counts = append(p.feed.chunks, b), append(p.feed.counts, publishChunk)
 	}
+	return p, nil
+}
+
+// ackInbox is where the acknowledgement of a message goes: a subject that no other outstanding one has.
+func ackInbox(index int) string { return fmt.Sprintf("_INBOX.bench.acks.%04d", index%asyncWindow) }
+
+// dialAsyncPublisher connects a publisher that has nothing to publish yet.
+func dialAsyncPublisher(ctx context.Context, env *Env) (*asyncPublisher, error) {
+	conn, err := wire.Dial(ctx, env.Server.Addr(), wire.Options{})
+	if err != nil {
+		return nil, err
+	}
+	p := &asyncPublisher{flow: newFlow(1, 1, asyncWindow), conn: conn}
 	if err := conn.Write(wire.AppendSub(nil, "_INBOX.bench.acks.*", "", "1")); err != nil {
 		return nil, err
 	}
@@ -159,19 +172,45 @@ func (p *asyncPublisher) run(ctx context.Context, d time.Duration) error {
 // load publishes n messages, rounded up to whole chunks, and returns how many.
 func (p *asyncPublisher) load(ctx context.Context, n int) (int64, error) {
 	for p.flow.published.Load() < int64(n) {
-		more := int64(publishChunk)
-		err := p.flow.waitFor(ctx, 0, func() bool {
-			return p.flow.published.Load()+more-p.flow.delivered.Load() <= asyncWindow
-		})
-		if err != nil {
-			return 0, err
-		}
 		chunk, k := p.feed.next()
-		p.flow.published.Add(int64(k))
-		if err := p.conn.Write(chunk); err != nil {
+		if err := p.write(ctx, chunk, k); err != nil {
 			return 0, err
 		}
 	}
+	return p.finish(ctx)
+}
+
+// loadEach publishes n messages of one payload, to a subject for each, and returns how many.
+func (p *asyncPublisher) loadEach(ctx context.Context, n int, payload []byte, subject func(i int) string) (int64, error) {
+	var chunk []byte
+	for i := 0; i < n; {
+		chunk = chunk[:0]
+		k := min(publishChunk, n-i)
+		for range k {
+			chunk = wire.AppendPub(chunk, subject(i), ackInbox(i), payload)
+			i++
+		}
+		if err := p.write(ctx, chunk, k); err != nil {
+			return 0, err
+		}
+	}
+	return p.finish(ctx)
+}
+
+// write publishes a chunk of k messages when the window has room for it.
+func (p *asyncPublisher) write(ctx context.Context, chunk []byte, k int) error {
+	err := p.flow.waitFor(ctx, 0, func() bool {
+		return p.flow.published.Load()+int64(k)-p.flow.delivered.Load() <= asyncWindow
+	})
+	if err != nil {
+		return err
+	}
+	p.flow.published.Add(int64(k))
+	return p.conn.Write(chunk)
+}
+
+// finish waits for the last acknowledgement and says how many there were.
+func (p *asyncPublisher) finish(ctx context.Context) (int64, error) {
 	if err := p.flow.drain(ctx); err != nil {
 		return 0, err
 	}

@@ -52,6 +52,9 @@ func (t *table) markdown() string {
 	b.WriteString("| case | sluice | nats-server | ratio | CPU ratio | target |\n|---|---|---|---|---|---|\n")
 	for _, row := range t.rows {
 		ours := t.median(row, "sluice")
+		if _, ok := ours[Cost]; ok {
+			continue // it has a table of its own
+		}
 		for _, reference := range []string{referenceName, alwaysName} {
 			theirs := t.median(row, reference)
 			if theirs == nil && (reference == alwaysName || ours == nil) {
@@ -72,10 +75,14 @@ func (t *table) markdown() string {
 			if s == nil {
 				continue
 			}
+			if _, ok := s[Cost]; ok {
+				continue
+			}
 			fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s | %s | %s | %s |\n", row, v.name, len(t.samples[row][v.name]),
 				figure(s, Rate, "%.0f"), figure(s, CPU, "%.3f"), figure(s, LoadCPU, "%.3f"), figure(s, P50, "%.1f"), figure(s, P99, "%.1f"), others(s))
 		}
 	}
+	b.WriteString(t.billTable())
 	return b.String()
 }
 
@@ -97,6 +104,9 @@ func others(s Sample) string {
 	}
 	if v, ok := s[Factor]; ok {
 		out = append(out, fmt.Sprintf("p99 %.2f times the undisturbed", v))
+	}
+	if v, ok := s[Control]; ok {
+		out = append(out, fmt.Sprintf("control %.2f times", v))
 	}
 	return strings.Join(out, ", ")
 }

@@ -21,8 +21,8 @@ var ErrServer = errors.New("server error")
 // ErrProtocol says that bytes from the server are not what the protocol allows at that place.
 var ErrProtocol = errors.New("protocol violation")
 
-// connectLine is the CONNECT that nats.go sends, as far as it changes what a server does.
-const connectLine = `CONNECT {"verbose":false,"pedantic":false,"echo":true,"headers":true,"no_responders":true,"protocol":1,"lang":"go","version":"1.55.0"}` + "\r\n"
+// ConnectLine is the CONNECT that nats.go sends, as far as it changes what a server does.
+const ConnectLine = `CONNECT {"verbose":false,"pedantic":false,"echo":true,"headers":true,"no_responders":true,"protocol":1,"lang":"go","version":"1.55.0"}` + "\r\n"
 
 // readBufferSize is the buffer of a connection, in bytes. It also bounds a message.
 const readBufferSize = 256 << 10
@@ -68,7 +68,7 @@ func (c *Conn) handshake() error {
 	if !bytes.HasPrefix(line, []byte("INFO ")) {
 		return fmt.Errorf("%w: %q where INFO belongs", ErrProtocol, clip(line))
 	}
-	if err := c.Write([]byte(connectLine)); err != nil {
+	if err := c.Write([]byte(ConnectLine)); err != nil {
 		return err
 	}
 	if err := c.Flush(); err != nil {

@@ -52,6 +52,22 @@ func (c *Client) Request(subject string, data []byte) ([]byte, error) {
 	}
 }
 
+// Pull publishes data and returns the next message that comes, which keeps the subject that it has in its stream: the
+// answer to a pull of one. It is valid until the next call.
+func (c *Client) Pull(subject string, data []byte) (Message, error) {
+	c.n++
+	if err := c.Write(AppendPub(nil, subject, c.inbox+"."+strconv.Itoa(c.n), data)); err != nil {
+		return Message{}, err
+	}
+	c.SetReadTimeout(30 * time.Second)
+	defer c.SetReadTimeout(0)
+	for {
+		if m, err := c.Next(); err != nil || m.Kind == Msg {
+			return m, err
+		}
+	}
+}
+
 // API makes a JetStream API request: it marshals request (nil is an empty body), and unmarshals the reply into
 // response unless that is nil. An error in the reply is an error here.
 func (c *Client) API(subject string, request, response any) error {

@@ -26,7 +26,7 @@ func serve(t *testing.T, text string) *Conn {
 		}
 		defer c.Close()
 		io.WriteString(c, "INFO {}\r\n")
-		handshake := make([]byte, len(connectLine)+len("PING\r\n"))
+		handshake := make([]byte, len(ConnectLine)+len("PING\r\n"))
 		if _, err := io.ReadFull(c, handshake); err != nil {
 			return
 		}

@@ -129,8 +129,43 @@ func (d *decoder) store(v value, st *Store) {
 	s.add(d.real(&st.CommitRate), "commit_rate")
 	s.add(number(d, &st.CommitBurst, 0, math.MaxInt32), "commit_burst")
 	s.add(number(d, &st.BatchBytes, 0, 1<<30), "batch_bytes")
+	s.add(func(v value) { d.prices(v, st) }, "prices")
 	d.block(v, s)
 	if st.URL == "" {
 		d.warn(v, "no url: the default store is used")
+	}
+}
+
+// prices reads what the provider of the store asks. What is not named costs what it does on S3.
+func (d *decoder) prices(v value, st *Store) {
+	p := S3Prices()
+	s := settings{}
+	s.add(d.price(&p.Get), "get")
+	s.add(d.price(&p.Put), "put")
+	s.add(d.price(&p.List), "list")
+	s.add(d.price(&p.Delete), "delete")
+	s.add(d.price(&p.StorageGBMonth), "storage_gb_month")
+	d.block(v, s)
+	st.Prices = &p
+}
+
+// price reads an amount of money, of any unit.
+func (d *decoder) price(field *float64) setter {
+	return func(v value) {
+		var amount float64
+		switch n := v.v.(type) {
+		case int64:
+			amount = float64(n)
+		case float64:
+			amount = n
+		default:
+			d.fault(v, "expected a price such as 0.005, got %s", describe(v.v))
+			return
+		}
+		if !(amount >= 0 && amount <= maxPrice) {
+			d.fault(v, "%v is out of the range 0 to %v", amount, maxPrice)
+			return
+		}
+		*field = amount
 	}
 }

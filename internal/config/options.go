@@ -8,6 +8,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluicemq/sluice/internal/account"
@@ -126,7 +127,19 @@ type Store struct {
 	CommitBurst int
 	// BatchBytes is the size at which a batch is written without waiting; 0 takes the log's default, 8 MiB.
 	BatchBytes int
+	// Prices are what the cost in the metrics is reckoned by. nil takes S3Prices for an s3 store, and none for others.
+	Prices *Prices
 }
+
+// Prices of a store, in US dollars. Get, Put, List and Delete are for 1,000 requests of the kind: Get is a read of a whole
+// object or a range, Put a write with or without a condition, Delete one of up to 1,000 keys.
+type Prices struct {
+	Get, Put, List, Delete float64
+	StorageGBMonth         float64 // of 10^9 bytes held for a month
+}
+
+// S3Prices are those of S3 Standard in the region us-east-1.
+func S3Prices() Prices { return Prices{Get: 0.0004, Put: 0.005, List: 0.005, StorageGBMonth: 0.023} }
 
 const (
 	// RandomPort asks the system for a free port.
@@ -135,6 +148,8 @@ const (
 	DefaultPort = 4222
 	// DefaultStoreURL is a directory store beside where the server was started.
 	DefaultStoreURL = "dir://./sluice-data"
+
+	maxPrice = 1e6 // dollars: more is a slip of the pen
 
 	// DefaultMaxConsumers per stream, as in nats-server.
 	DefaultMaxConsumers = 1000
@@ -191,6 +206,16 @@ func (s *Store) setDefaults(dir string) {
 		s.URL = DirURL(dir)
 	}
 	setDefault(&s.URL, DefaultStoreURL)
+	if s.Prices == nil && strings.HasPrefix(s.URL, "s3:") {
+		s.Prices = new(S3Prices())
+	}
+}
+
+func (p *Prices) clone() *Prices {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -209,6 +234,7 @@ func (o *Options) Clone() Options {
 	c.Auth.Users = slices.Clone(o.Auth.Users)
 	c.TLS = o.TLS.clone()
 	c.Websocket.TLS = o.Websocket.TLS.clone()
+	c.Store.Prices = o.Store.Prices.clone()
 	c.ConfigWarnings = slices.Clone(o.ConfigWarnings)
 	return c
 }

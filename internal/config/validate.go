@@ -99,6 +99,14 @@ func (v *validator) store(s *Store) {
 	v.check(s.CommitBurst >= 0, "store.commit_burst", "%d is negative", s.CommitBurst)
 	v.check(s.BatchBytes >= 0, "store.batch_bytes", "%d is negative", s.BatchBytes)
 	v.check(!math.IsNaN(s.CommitRate) && !math.IsInf(s.CommitRate, 0), "store.commit_rate", "%v is no rate", s.CommitRate)
+	if p := s.Prices; p != nil {
+		for _, price := range []struct {
+			setting string
+			is      float64
+		}{{"get", p.Get}, {"put", p.Put}, {"list", p.List}, {"delete", p.Delete}, {"storage_gb_month", p.StorageGBMonth}} {
+			v.check(price.is >= 0 && price.is <= maxPrice, "store.prices."+price.setting, "%v is out of the range 0 to %v", price.is, maxPrice)
+		}
+	}
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		v.check(false, "store.url", "not a URL") // without the URL, which may hold credentials

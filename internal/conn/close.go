@@ -81,13 +81,13 @@ const subsPerTurn = 512
 
 // cleanup is the end of the read loop: nobody finds the connection any more.
 func (c *Conn) cleanup() {
-	c.srv.turn()
-	defer c.srv.turnOver()
+	c.srv.door.turn()
+	defer c.srv.door.turnOver()
 	if c.pub != nil {
 		c.flush()
 	}
 	c.in.release()
-	c.close(ClientClosed)
+	c.close(c.left)
 	c.mu.Lock()
 	subs := make([]*broker.Subscription, 0, len(c.subs))
 	for _, sub := range c.subs {
@@ -97,8 +97,8 @@ func (c *Conn) cleanup() {
 	for i, sub := range subs {
 		c.space.Unsubscribe(sub)
 		if i%subsPerTurn == subsPerTurn-1 {
-			c.srv.turnOver()
-			c.srv.turn()
+			c.srv.door.turnOver()
+			c.srv.door.turn()
 		}
 	}
 	c.srv.remove(c)

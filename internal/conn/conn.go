@@ -46,6 +46,7 @@ type Conn struct {
 	quiet      bool      // echo is off
 	no503      bool      // no_responders was not asked for
 	awaiting   bool      // CONNECT must come first
+	left       Reason    // why it is to be closed when it leaves, unless it is closed
 
 	identity atomic.Pointer[account.Identity] // nil before CONNECT
 

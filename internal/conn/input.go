@@ -129,31 +129,45 @@ func (c *Conn) park() {
 	}
 }
 
+// newChunks is how many chunks of input a connection is new for: what a client says first, and its subscriptions.
+const newChunks = 4
+
 // readLoop is the connection's goroutine.
 func (c *Conn) readLoop() {
 	defer c.cleanup()
-	for first := true; ; first = false {
+	for chunk := 0; ; chunk++ {
 		// A port that takes clients with and without TLS has read what one without sent first.
-		if !first || len(c.in.buf) == 0 {
+		if chunk > 0 || len(c.in.buf) == 0 {
 			if err := c.read(); err != nil {
-				c.close(reasonForRead(err))
+				c.leave(reasonForRead(err))
 				return
 			}
 		}
 		c.parser.Feed(c.in.buf)
-		if first {
-			c.srv.turn() // this is CONNECT
-		}
-		open := c.process()
-		if first {
-			c.srv.turnOver()
+		open := false
+		if chunk < newChunks {
+			c.srv.door.turn()
+			open = c.process()
+			c.srv.door.turnOver()
+		} else {
+			open = c.process()
 		}
 		if !open {
 			return
 		}
+		c.stall()
 		rest := c.parser.Rest()
 		c.in.buf = c.in.buf[:copy(c.in.buf[:cap(c.in.buf)], rest)]
 	}
+}
+
+// leave has cleanup close the connection when it is its turn, or does so now where closing may have to wait for the
+// client.
+func (c *Conn) leave(reason Reason) {
+	if c.transport != nil || c.frames != nil {
+		c.close(reason)
+	}
+	c.left = reason
 }
 
 func reasonForRead(err error) Reason {

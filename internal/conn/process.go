@@ -29,9 +29,6 @@ func (c *Conn) process() bool {
 	if t.msgs > 0 || t.subs > 0 {
 		c.touch(time.Now(), true)
 	}
-	if open {
-		c.stall()
-	}
 	return open
 }
 

@@ -29,7 +29,7 @@ type Server struct {
 	nextID atomic.Uint64
 	loops  sync.WaitGroup // connections and accept loops
 	done   chan struct{}  // closed by Shutdown
-	turns  chan struct{}  // see turn
+	door   *turnstile     // for those who come and go
 	users  *userInfo
 	// handshakes bounds those of TLS.
 	handshakes rate
@@ -52,7 +52,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s := &Server{
 		done:      make(chan struct{}),
-		turns:     make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		door:      newTurnstile(runtime.GOMAXPROCS(0) / 2),
 		listeners: make(map[net.Listener]struct{}),
 		conns:     make(map[uint64]*Conn),
 		accounts:  make(map[string]int),
@@ -75,21 +75,6 @@ func New(opts Options) (*Server, error) {
 // options gives the options as of the last Reload.
 func (s *Server) options() *Options { return s.opts.Load() }
 
-// turn waits until the connection may come in or leave. When ten thousand do so at once they take half of the
-// processors and no more, so that the others see to those that are there already: a processor that is never idle looks
-// for input on other connections every 10 ms only.
-func (s *Server) turn() {
-	select {
-	case s.turns <- struct{}{}:
-	default:
-		s.turns <- struct{}{}
-		// Whoever gave up its turn made this goroutine the next to run here; let the others have theirs.
-		runtime.Gosched()
-	}
-}
-
-func (s *Server) turnOver() { <-s.turns }
-
 // Serve accepts connections from l until Shutdown or LameDuck, and then returns ErrClosed. It closes l.
 func (s *Server) Serve(l net.Listener) error {
 	if !s.listen(l) {
@@ -103,9 +88,9 @@ func (s *Server) Serve(l net.Listener) error {
 		nc, err := l.Accept()
 		if err == nil {
 			delay = minDelay
-			s.turn()
+			s.door.turn()
 			s.start(nc, account.ConnectionStandard)
-			s.turnOver()
+			s.door.turnOver()
 			continue
 		}
 		s.mu.Lock()
@@ -194,6 +179,7 @@ func (s *Server) newConn(nc net.Conn, via string) *Conn {
 		verbose:  true,
 		pedantic: true,
 		no503:    true,
+		left:     ClientClosed,
 		halves:   2,
 	}
 	c.awaiting = s.options().Directory.AuthRequired(via)
@@ -248,8 +234,8 @@ func (c *Conn) greet(full bool) bool {
 		c.begin(o)
 		return true
 	}
-	s.turn()
-	defer s.turnOver()
+	s.door.turn()
+	defer s.door.turnOver()
 	info := s.infoFor(c)
 	info.Nonce = c.nonce
 	line := info.Append(nil)
@@ -386,6 +372,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}()
 	select {
 	case <-ended:
+		s.door.close()
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("conn: shutting down: %w", ctx.Err())

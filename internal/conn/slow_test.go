@@ -19,7 +19,7 @@ func TestSlowConsumerByPendingBytes(t *testing.T) {
 		size       = 1000
 		maxPending = 8 << 20
 	)
-	s, addr := startServer(t, account.Settings{}, func(o *Options) { o.MaxPending = maxPending })
+	s, addr := startServer(t, account.Settings{}, func(o *Options) { o.MaxPending, o.LongFirstPing = maxPending, true })
 	slow, fast, pub := dial(t, addr), dial(t, addr), dial(t, addr)
 	for _, c := range []*raw{slow, fast} {
 		c.handshake("")

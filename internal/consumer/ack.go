@@ -47,7 +47,7 @@ func (c *Consumer) Ack(a *AckSubject, body, reply []byte, now time.Time, fx *Eff
 	case bytes.HasPrefix(body, ackNak):
 		c.nak(a, body[len(ackNak):], t, fx)
 	case bytes.Equal(body, ackWPI):
-		if i := c.pending.find(a.StreamSeq); i >= 0 && c.pending.entries[i].flags&queued == 0 {
+		if i := c.pending.find(a.StreamSeq); i >= 0 && c.pending.entries[i].flags&(queued|dead) == 0 {
 			c.setDeadline(i, later(t, c.wait(c.pending.entries[i].deliveries)))
 			c.pending.touch(i)
 		}
@@ -69,7 +69,7 @@ func (c *Consumer) ack(a *AckSubject, sample bool, now int64, fx *Effects) bool 
 		return true
 	}
 	if i := c.pending.find(seq); i >= 0 {
-		if sample && c.sampled() {
+		if sample && !c.isDead(i) && c.sampled() {
 			e := &c.pending.entries[i]
 			c.advise(fx, Advisory{Kind: AckSampled, StreamSeq: seq, ConsumerSeq: a.ConsumerSeq, Deliveries: a.Deliveries,
 				Delay: time.Duration(now - (e.deadline - c.wait(e.deliveries)))})
@@ -109,7 +109,7 @@ func (c *Consumer) ackAllUpTo(seq, consumerSeq uint64, fx *Effects) {
 // nak asks for redelivery: at once, or after a delay.
 func (c *Consumer) nak(a *AckSubject, arg []byte, now int64, fx *Effects) {
 	i := c.pending.find(a.StreamSeq)
-	if i < 0 || a.ConsumerSeq <= c.floor.consumer || a.ConsumerSeq > c.delivered.consumer {
+	if i < 0 || a.ConsumerSeq <= c.floor.consumer || a.ConsumerSeq > c.delivered.consumer || c.isDead(i) {
 		return
 	}
 	c.advise(fx, Advisory{Kind: Nacked, StreamSeq: a.StreamSeq, ConsumerSeq: a.ConsumerSeq, Deliveries: a.Deliveries})
@@ -140,6 +140,9 @@ func nakDelay(arg []byte) (time.Duration, bool) {
 
 // term settles a message although it was not processed.
 func (c *Consumer) term(a *AckSubject, reason string, now int64, fx *Effects) bool {
+	if c.termDead(a, reason, now, fx) {
+		return true
+	}
 	ok := c.ack(a, false, now, fx)
 	if ok {
 		c.advise(fx, Advisory{Kind: Terminated, StreamSeq: a.StreamSeq, ConsumerSeq: a.ConsumerSeq, Deliveries: a.Deliveries, Reason: reason})
@@ -151,12 +154,18 @@ func (c *Consumer) term(a *AckSubject, reason string, now int64, fx *Effects) bo
 // max_deliver deliveries.
 func (c *Consumer) due(i int, fx *Effects) {
 	e := &c.pending.entries[i]
+	if e.flags&dead != 0 {
+		return
+	}
 	if c.maxDeliver == 0 || e.deliveries < c.maxDeliver {
 		c.enqueue(i)
 		return
 	}
 	seq := e.stream
 	c.advise(fx, Advisory{Kind: MaxDeliveriesReached, StreamSeq: seq, Deliveries: uint64(e.deliveries)})
+	if c.dies(i, DeadMaxDeliver, "") {
+		return
+	}
 	c.removePending(i)
 	c.exhausted.add(seq)
 	c.dirty.exhausted = append(c.dirty.exhausted, seq)
@@ -185,6 +194,9 @@ func (c *Consumer) forget(i int) {
 	}
 	if c.peek.seq == e.stream {
 		c.peek = peeked{}
+	}
+	if e.flags&dead != 0 {
+		c.dead.forget(e.stream)
 	}
 	c.dequeue(i)
 	peak := c.pending.peak

@@ -46,7 +46,7 @@ func CheckConfig(cfg api.ConsumerConfig, stream api.StreamConfig, limits Limits,
 	}
 	for _, check := range []func(*api.ConsumerConfig, *api.StreamConfig, Limits) error{
 		checkNames, checkReplicas, checkAcks, checkFlowAcks, checkTexts, checkDelivery, checkLimits, checkDirect, checkFilters,
-		checkStart, checkExtras, checkPriority,
+		checkStart, checkExtras, checkPriority, checkDeadLetter,
 	} {
 		if err := check(&cfg, &stream, limits); err != nil {
 			return cfg, err

@@ -55,6 +55,8 @@ type Options struct {
 	// Listening, when set, tells whether somebody listens on a reply subject. Pull requests of those who left are then
 	// dropped before the consumer counts them. It must not wait.
 	Listening func(reply string) bool
+	// DeadLetters is what SetDeadLetters says to begin with.
+	DeadLetters DeathCause
 	// Seed makes the ids of flow control messages and the sampling of acknowledgements differ between consumers.
 	Seed uint64
 }
@@ -97,6 +99,7 @@ type Consumer struct {
 	deadlines deadlineHeap
 	redeliver redeliverQueue
 	exhausted seqSet // messages that reached max_deliver and were not acknowledged
+	dead      morgue
 	// strangers: pending sequences up to this one may not pass the filter, since the filter changed after their delivery.
 	strangers uint64
 
@@ -144,6 +147,7 @@ func Restore(o Options) *Consumer {
 		messages: o.Messages,
 		opts:     o,
 		rand:     o.Seed ^ 0x9e3779b97f4a7c15,
+		dead:     morgue{causes: o.DeadLetters},
 	}
 	c.ackPrefix = append(c.ackPrefix, "$JS.ACK."...)
 	c.ackPrefix = append(c.ackPrefix, o.Stream...)
@@ -195,6 +199,7 @@ func (c *Consumer) Resume(now time.Time) {
 	c.findStrangers()
 	c.skip.resume(c.messages, c.delivered.stream)
 	c.settlePurged(nil)
+	c.resumeDead()
 	c.recount()
 	for i, e := range c.pending.all {
 		if e.deadline == 0 {

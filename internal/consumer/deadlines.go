@@ -76,7 +76,7 @@ func (c *Consumer) rebuildDeadlines() {
 		h = nil
 	}
 	for _, e := range c.pending.all {
-		if e.flags&queued == 0 && c.hasDeadlines() {
+		if e.flags&(queued|dead) == 0 && c.hasDeadlines() {
 			h = append(h, deadline{e.deadline, e.stream})
 		}
 	}
@@ -127,7 +127,7 @@ func (q *redeliverQueue) clear() { *q = redeliverQueue{seqs: emptied(q.seqs, len
 // enqueue puts the entry at index i into the redelivery queue.
 func (c *Consumer) enqueue(i int) {
 	e := &c.pending.entries[i]
-	if e.flags&queued != 0 {
+	if e.flags&(queued|dead) != 0 {
 		return
 	}
 	e.flags |= queued

@@ -336,7 +336,7 @@ func (c *Consumer) Undelivered(d *Dispatch, now time.Time) {
 			return
 		}
 	}
-	if at < 0 || c.pending.entries[at].deliveries == 0 || uint64(c.pending.entries[at].deliveries) != d.Deliveries {
+	if at < 0 || c.isDead(at) || c.pending.entries[at].deliveries == 0 || uint64(c.pending.entries[at].deliveries) != d.Deliveries {
 		return
 	}
 	c.uncount(at)

@@ -54,6 +54,8 @@ const (
 	Pinned
 	// Unpinned: a client lost the pin, by a request or because it did not ask for messages any more.
 	Unpinned
+	// DeadLetterRefused: the letter of a dead message found no place. It is tried again, unless the reason says other.
+	DeadLetterRefused
 )
 
 // Advisory is an event about a consumer; jsapi turns it into the JSON of the schemas io.nats.jetstream.advisory.v1
@@ -64,7 +66,7 @@ type Advisory struct {
 	Consumer               string // its name
 	StreamSeq, ConsumerSeq uint64
 	Deliveries             uint64
-	Reason                 string        // of Terminated and Unpinned ("admin", "timeout")
+	Reason                 string        // of Terminated, DeadLetterRefused and Unpinned ("admin", "timeout")
 	Delay                  time.Duration // of AckSampled: from delivery to acknowledgement
 	Paused                 bool          // of PauseChanged
 	PauseUntil             time.Time     // of PauseChanged

@@ -18,6 +18,7 @@ const (
 	queued                        // in the redelivery queue
 	saved                         // part of the progress that was handed out
 	dirty                         // changed since
+	dead                          // waits for its dead letter to be stored, and is not delivered again
 )
 
 // Slack of pendingList and of the structures beside it: they are squeezed when more than half of what they hold, and

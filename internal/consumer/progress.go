@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -33,6 +34,8 @@ import (
 //	             4 number of deliveries; else 1
 //	             8 signed distance of the deadline from the entry before, in milliseconds; else 0
 //	             16 to be redelivered at once: no deadline
+//	             32 a dead letter, so no deadline either: its cause (1 max_deliver, 2 +TERM), and the length and the
+//	                text of the reason of a +TERM
 //	             The entry before the first has 0 in all fields.
 //
 // All numbers are those at the end of the part, so applying a part twice, or on top of a snapshot that already has it,
@@ -48,7 +51,8 @@ const (
 	shapeDeliveries = 4
 	shapeDeadline   = 8
 	shapeDue        = 16
-	shapeAll        = 31
+	shapeDead       = 32
+	shapeAll        = 63
 )
 
 var (
@@ -111,7 +115,7 @@ func (c *Consumer) Snapshot(buf []byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(c.pending.live))
 	var before entry
 	for _, e := range c.pending.all {
-		buf = appendEntry(buf, &before, e)
+		buf = c.appendEntry(buf, &before, e)
 	}
 	if c.skip.active() {
 		spans, ok := c.skip.spans()
@@ -141,7 +145,7 @@ func (c *Consumer) appendChange(buf []byte) []byte {
 	var before entry
 	for i := from; i < len(c.pending.entries); i++ {
 		if e := &c.pending.entries[i]; e.flags&dirty != 0 {
-			buf = appendEntry(buf, &before, e)
+			buf = c.appendEntry(buf, &before, e)
 		}
 	}
 	return buf
@@ -191,7 +195,7 @@ func appendSpans(buf []byte, spans []span) []byte {
 }
 
 // appendEntry writes an entry, given the one before, which it replaces. Deadlines are rounded up to milliseconds.
-func appendEntry(buf []byte, before *entry, e *entry) []byte {
+func (c *Consumer) appendEntry(buf []byte, before *entry, e *entry) []byte {
 	at := len(buf)
 	buf = append(buf, 0)
 	shape := byte(0)
@@ -208,7 +212,10 @@ func appendEntry(buf []byte, before *entry, e *entry) []byte {
 		buf = binary.AppendUvarint(buf, uint64(e.deliveries))
 	}
 	deadline := before.deadline
-	if e.flags&queued != 0 {
+	if e.flags&dead != 0 {
+		shape |= shapeDead
+		buf = c.dead.appendDeath(buf, e.stream)
+	} else if e.flags&queued != 0 {
 		shape |= shapeDue
 	} else if deadline = milliseconds(e.deadline); deadline != before.deadline {
 		shape |= shapeDeadline
@@ -239,6 +246,7 @@ func (c *Consumer) ApplyProgress(part []byte) error {
 	}
 	if p.whole {
 		c.pending.clear()
+		c.dead.clear()
 		c.exhausted = seqSet{}
 	} else if !c.placed {
 		return fmt.Errorf("%w: a change comes before the whole", ErrCorrupt)
@@ -267,8 +275,11 @@ func (c *Consumer) ApplyProgress(part []byte) error {
 		c.pending.removeSpan(s)
 	}
 	for _, e := range p.entries {
-		e.flags = saved
+		e.flags = saved | e.flags&dead
 		c.pending.put(e)
+	}
+	for seq, d := range p.deaths {
+		c.dead.add(&c.dead.fresh, seq, d)
 	}
 	c.pending.dirtyFrom = len(c.pending.entries)
 	return nil
@@ -293,7 +304,8 @@ type progress struct {
 	skip, from, exhaustedBelow      uint64
 	exhausted, unexhausted, removed []span
 	entries                         []entry
-	list                            []span // nil: none is there
+	deaths                          map[uint64]death // of the entries that are dead
+	list                            []span           // nil: none is there
 }
 
 func decodeProgress(part []byte) (p progress, err error) {
@@ -316,7 +328,7 @@ func decodeProgress(part []byte) (p progress, err error) {
 	p.floor.stream = p.delivered.stream - uint64(r.varint())
 	p.skip, p.from, p.exhaustedBelow = r.uvarint(), r.uvarint(), r.uvarint()
 	p.exhausted, p.unexhausted, p.removed = r.spans(), r.spans(), r.spans()
-	p.entries = r.entries()
+	p.entries, p.deaths = r.entries()
 	if p.whole && p.skip != 0 {
 		p.list = r.list()
 	}
@@ -398,18 +410,18 @@ func (r *reader) list() []span {
 	return nil
 }
 
-func (r *reader) entries() []entry {
+func (r *reader) entries() (entries []entry, deaths map[uint64]death) {
 	n := r.count(1)
 	if n == 0 {
-		return nil
+		return nil, nil
 	}
-	entries := make([]entry, 0, n)
+	entries = make([]entry, 0, n)
 	var stream, consumer uint64
 	var deadline int64
 	for range n {
 		if len(r.rest) == 0 {
 			r.bad = true
-			return nil
+			return nil, nil
 		}
 		shape := r.rest[0]
 		r.rest = r.rest[1:]
@@ -426,17 +438,28 @@ func (r *reader) entries() []entry {
 		if shape&shapeDeadline != 0 {
 			deadline += r.varint()
 		}
-		if shape&^shapeAll != 0 || shape&(shapeDeadline|shapeDue) == shapeDeadline|shapeDue || gap == 0 || stream+gap < stream ||
+		var died death
+		if shape&shapeDead != 0 {
+			died = r.death()
+		}
+		if shape&^shapeAll != 0 || bits.OnesCount8(shape&(shapeDeadline|shapeDue|shapeDead)) > 1 || gap == 0 || stream+gap < stream ||
 			deliveries > 1<<32-1 || deadline < 0 || deadline > maxMilliseconds {
 			r.bad = true
-			return nil
+			return nil, nil
 		}
 		stream, consumer = stream+gap, consumer+uint64(step)
 		e := entry{stream: stream, consumer: consumer, deliveries: uint32(deliveries)}
-		if shape&shapeDue == 0 {
+		switch {
+		case shape&shapeDead != 0:
+			e.flags = dead
+			if deaths == nil {
+				deaths = map[uint64]death{}
+			}
+			deaths[stream] = died
+		case shape&shapeDue == 0:
 			e.deadline = deadline * int64(time.Millisecond)
 		}
 		entries = append(entries, e)
 	}
-	return entries
+	return entries, deaths
 }

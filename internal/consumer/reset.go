@@ -20,6 +20,7 @@ func (c *Consumer) Reset(seq uint64, now time.Time) (uint64, error) {
 	c.peek, c.undo, c.unsettled = peeked{}, undo{}, 0
 	c.pending.clear()
 	c.redeliver.clear()
+	c.dead.clear()
 	c.deadlines = nil
 	c.exhausted, c.strangers, c.from = seqSet{}, 0, 0
 	c.delivered = sequences{0, seq - 1}

@@ -88,6 +88,10 @@ func (c *Consumer) noticeInactivity(now int64, fx *Effects) {
 	if c.inactiveAt == 0 || now < c.inactiveAt {
 		return
 	}
+	if len(c.dead.known) > 0 { // their letters would be lost
+		c.inactiveAt = later(now, c.threshold)
+		return
+	}
 	if c.push {
 		fx.Inactive = !c.active
 		c.inactiveAt = later(now, c.threshold)

@@ -43,7 +43,7 @@ func (c *Consumer) Standing(now time.Time) Standing {
 			continue // out of the order of the stream, which others do not know
 		}
 		d := Delivery{Stream: e.stream, Consumer: e.consumer, Deliveries: max(e.deliveries, 1)}
-		if d.At = e.deadline; e.flags&queued != 0 {
+		if d.At = e.deadline; e.flags&(queued|dead) != 0 {
 			d.At = now.UnixNano()
 		}
 		d.At = max(d.At-c.wait(d.Deliveries), 0)

@@ -62,6 +62,9 @@ func (c *Consumer) UpdateConfig(cfg api.ConsumerConfig, messages Messages, now t
 // moveDeadlines shifts the deadlines of pending messages from an old ack_wait and backoff to the new.
 func (c *Consumer) moveDeadlines(ackWait int64, backOff []time.Duration) {
 	for i, e := range c.pending.all {
+		if e.flags&dead != 0 {
+			continue
+		}
 		if shift := c.wait(e.deliveries) - waitAfter(e.deliveries, ackWait, backOff); shift != 0 {
 			e.deadline = max(later(e.deadline, shift), 1)
 			c.pending.touch(i)

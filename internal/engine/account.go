@@ -124,6 +124,9 @@ func (a *Account) consumerLimits() consumer.Limits {
 // configuration again gives the one that is there.
 func (a *Account) CreateStream(ctx context.Context, asked api.StreamConfig, pedantic bool) (*Stream, error) {
 	cfg, err := stream.CheckCreate(asked, a.checkLimits(), pedantic)
+	if err == nil {
+		err = consumer.CheckStreamDeadLetter(&cfg)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -235,6 +238,9 @@ func (a *Account) overlapping(except *Stream, subjects []string) error {
 // UpdateStream changes a stream's configuration.
 func (a *Account) UpdateStream(ctx context.Context, asked api.StreamConfig, pedantic bool) (*Stream, error) {
 	cfg, err := stream.CheckConfig(asked, a.checkLimits(), pedantic)
+	if err == nil {
+		err = consumer.CheckStreamDeadLetter(&cfg)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -277,6 +283,7 @@ func (a *Account) DeleteStream(ctx context.Context, name string) error {
 			if err == nil {
 				a.forget(s)
 				s.deleted()
+				s.leaveBehind(e)
 			}
 		})
 		s.seal()

@@ -39,6 +39,7 @@ var advisoryForms = map[consumer.AdvisoryKind]struct{ schema, subject string }{
 	consumer.PauseChanged:         {"io.nats.jetstream.advisory.v1.consumer_pause", "$JS.EVENT.ADVISORY.CONSUMER.PAUSE."},
 	consumer.Pinned:               {"io.nats.jetstream.advisory.v1.consumer_group_pinned", "$JS.EVENT.ADVISORY.CONSUMER.PINNED."},
 	consumer.Unpinned:             {"io.nats.jetstream.advisory.v1.consumer_group_unpinned", "$JS.EVENT.ADVISORY.CONSUMER.UNPINNED."},
+	consumer.DeadLetterRefused:    {"io.sluice.jetstream.advisory.v1.dead_letter_refused", "$JS.EVENT.ADVISORY.CONSUMER.DEAD_LETTER_REFUSED."},
 	consumer.AckSampled:           {"io.nats.jetstream.metric.v1.consumer_ack", "$JS.EVENT.METRIC.CONSUMER.ACK."},
 }
 

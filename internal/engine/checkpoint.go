@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,14 +11,18 @@ import (
 	"github.com/sluicemq/sluice/internal/wal"
 )
 
-// The log is the storage of its streams, so it may only lose what is dead at its front. A stream needs the log from the
-// oldest of three places: its oldest message, the oldest message whose id its dedup window remembers, and the place
-// from which its control records (configuration, deletes, consumers) are complete. A checkpoint moves the last one up:
-// it says in one entry all that the control records before it added up to.
+// The log may only lose what is dead at its front. A stream needs it from the oldest of three places: its oldest message
+// that no segment has, the oldest message whose id its dedup window remembers, and the place from which its control
+// records (configuration, deletes, consumers) are complete. Compaction moves the first one up, a checkpoint the last: it
+// says in one entry all that the control records before it added up to.
 //
-// Trimming is: have the streams that hold the front back by their control records alone write checkpoints; record in
-// the node's head where the log starts now; delete what lies before. A crash in between leaves objects before the start
-// that nobody looks at, and the next trim deletes them.
+// Replay must find what a checkpoint says is there, also what was deleted since: a limit that counted such a message may
+// have removed an older one, which would be back if it were not counted. So a chunk whose messages are all gone is needed
+// until a checkpoint says so, and what segments leave out is left out of the checkpoint that the manifest names, too.
+//
+// Trimming is: have the streams that hold the front back move up; record in the node's head where the log starts now;
+// delete what lies before. A crash in between leaves objects before the start that nobody looks at, and the next trim
+// deletes them.
 
 // trimCheck is how often the log's growth is looked at.
 const trimCheck = 5 * time.Second
@@ -59,39 +64,54 @@ func (s *Stream) noteChunk(at mark, now time.Time) {
 	}
 }
 
-// needs is from where on the stream needs the log, and whether that is for its control records alone.
-func (s *Stream) needs(now time.Time) (from mark, control bool) {
-	messages := mark{log: len(s.engine.logs)}
+// need is why a stream needs the log from a place on.
+type need int
+
+const (
+	needMessages need = iota // they are nowhere else
+	needWindow               // the ids of the dedup window
+	needControl              // the control records
+)
+
+// needs is from where on the stream needs the log, and what for.
+func (s *Stream) needs(now time.Time) (from mark, by need) {
+	from = mark{log: len(s.engine.logs)}
 	for _, c := range s.tail.chunks {
-		if c.live > 0 {
-			messages = earlier(messages, s.engine.mark(c.place))
+		if c.live > 0 && !c.moved {
+			from = s.engine.mark(c.place)
 			break
 		}
 	}
 	window := s.Config().Duplicates
 	for _, r := range s.recent {
 		if now.Sub(r.time) <= window+window/dedupMarks {
-			messages = earlier(messages, r.at)
+			if r.at.before(from) {
+				from, by = r.at, needWindow
+			}
 			break
 		}
 	}
-	if s.controlAt.before(messages) {
-		return s.controlAt, true
+	control := s.controlAt
+	for _, p := range s.tail.died {
+		control = earlier(control, s.engine.mark(p))
 	}
-	return messages, false
+	if control.before(from) {
+		return control, needControl
+	}
+	return from, by
 }
 
-// checkpoint commits all that the control records of the stream add up to.
-func (s *Stream) checkpoint(ctx context.Context) error {
-	return s.doQuiet(ctx, func() (*entry, error) {
+// checkpoint commits all that the control records of the stream add up to, and tells where in the log that is.
+func (s *Stream) checkpoint(ctx context.Context) (at place, err error) {
+	err = s.doQuiet(ctx, func() (*entry, error) {
 		if s.deleting || s.ended {
 			return nil, errStreamEnded // a checkpoint behind its end would bring it back
 		}
-		data, err := record.AppendJSON(nil, record.StreamConfig, s.id, record.StreamConfigBody{Account: s.account.name, Created: s.created, Config: s.Config()})
+		data, err := record.AppendJSON(nil, record.StreamConfig, s.id, record.StreamConfigBody{Account: s.account.name, Created: s.created, Config: s.Config(), Checkpoint: true})
 		if err != nil {
 			return nil, err
 		}
-		state := record.StreamStateBody{First: s.state.FirstSeq(), Last: s.state.LastSeq()}
+		state := record.StreamStateBody{First: s.state.FirstSeq(), Last: s.state.LastSeq(), LastTime: s.state.LastTime(), LastID: s.state.LastID()}
 		s.state.Deleted(func(first, last uint64) bool {
 			state.Gaps = append(state.Gaps, record.Gap{First: first, Last: last})
 			return true
@@ -121,11 +141,14 @@ func (s *Stream) checkpoint(ctx context.Context) error {
 		e := s.newEntry(data, records, false)
 		e.then = append(e.then, func(err error) {
 			if err == nil {
-				s.controlAt = s.engine.mark(place{log: s.log.ID(), pos: e.Position})
+				at = place{log: s.log.ID(), pos: e.Position}
+				s.controlAt = s.engine.mark(at)
+				s.tail.died = nil // nothing else of the stream was committed since the state was taken
 			}
 		})
 		return e, nil
 	})
+	return at, err
 }
 
 // mark is a place in the order of the node's logs.
@@ -136,32 +159,26 @@ func (e *Engine) mark(p place) mark {
 // Truncator makes a log begin at an offset: first in the node's head, durably, then by deleting what lies before.
 type Truncator func(ctx context.Context, log wal.LogID, before wal.Offset) error
 
-// trimLoop trims the log whenever it has grown enough.
-func (e *Engine) trimLoop(ctx context.Context) {
-	tick := time.NewTicker(trimCheck)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if e.written.Load() < int64(e.opts.TrimBytes) {
-			continue
-		}
-		e.written.Store(0)
-		if err := e.Trim(ctx); err != nil && ctx.Err() == nil {
-			e.opts.Logger.Warn("trimming the log; the next attempt follows when it has grown", "error", err)
-		}
-	}
-}
-
-// Trim lets go of the front of the node's logs that no stream needs.
+// Trim lets go of the front of the node's logs that no stream needs, once every stream needs as little as can be.
 func (e *Engine) Trim(ctx context.Context) error {
-	start, err := e.trimTo(ctx)
+	leave, err := e.keepsHouse(ctx)
 	if err != nil {
 		return err
 	}
+	defer leave()
+	return e.trim(ctx, e.newestMark())
+}
+
+// newestMark is the place up to which the log is known to be committed.
+func (e *Engine) newestMark() mark { return mark{len(e.logs) - 1, wal.Offset(e.newest.Load())} }
+
+// trim has the streams that need the log before a place move up, and lets go of what is not needed then.
+func (e *Engine) trim(ctx context.Context, target mark) error {
+	start, err := e.trimTo(ctx, target)
+	if err != nil {
+		return err
+	}
+	e.growth.trimmed(start)
 	for i, log := range e.logs[:min(start.log+1, len(e.logs))] {
 		before := start.offset
 		if i < start.log {
@@ -177,10 +194,10 @@ func (e *Engine) Trim(ctx context.Context) error {
 	return nil
 }
 
-// trimTo finds from where on the logs are needed, once every stream has moved up as far as a checkpoint moves it.
-func (e *Engine) trimTo(ctx context.Context) (mark, error) {
+// trimTo finds from where on the logs are needed, once every stream that needs them before target has moved up.
+func (e *Engine) trimTo(ctx context.Context, target mark) (mark, error) {
 	// What is committed now bounds it: what comes later is not looked at.
-	start := e.asideNeeds(mark{len(e.logs) - 1, wal.Offset(e.newest.Load())})
+	start := e.gravesNeed(e.asideNeeds(e.newestMark()))
 	for _, a := range e.everyAccount() {
 		for _, s := range a.list() {
 			if s.log == nil {
@@ -189,7 +206,7 @@ func (e *Engine) trimTo(ctx context.Context) (mark, error) {
 			if !s.isUp() {
 				return mark{}, nil // on its way: it needs what is being written
 			}
-			from, err := e.moveUp(ctx, s, start)
+			from, err := e.moveUp(ctx, s, earlier(start, target)) // no further than others let the log go
 			if err != nil {
 				return mark{}, err
 			}
@@ -199,24 +216,41 @@ func (e *Engine) trimTo(ctx context.Context) (mark, error) {
 	return start, nil
 }
 
-// moveUp has a stream write a checkpoint if that alone lets the log go on, and tells what the stream then needs.
-func (e *Engine) moveUp(ctx context.Context, s *Stream, limit mark) (from mark, err error) {
-	var control bool
-	look := func() error { return s.do(func() { from, control = s.needs(s.now) }) }
-	if err := look(); err != nil {
-		// It was deleted meanwhile, and its last record is behind the limit; unless all streams are being ended.
-		return limit, e.ctx.Err()
+// moveUp has a stream do what lets the log go on to a place, a checkpoint or a segment, and tells what the stream then
+// needs.
+func (e *Engine) moveUp(ctx context.Context, s *Stream, target mark) (from mark, err error) {
+	var by need
+	gone := mark{len(e.logs), 0} // it was deleted meanwhile, and its last record is behind everything that is looked at
+	for {
+		if err := s.do(func() { from, by = s.needs(s.now) }); err != nil {
+			return gone, e.ctx.Err()
+		}
+		if !from.before(target) {
+			return from, nil
+		}
+		moved := false
+		switch {
+		case by == needControl:
+			_, err = s.checkpoint(ctx)
+			moved = err == nil
+			if err != nil {
+				err = fmt.Errorf("engine: checkpoint of stream %s: %w", s.name, err)
+			}
+		case by == needMessages && e.hasHistory():
+			if err = e.settleDoubt(ctx, s); err == nil {
+				moved, err = e.compactTail(ctx, s)
+				e.wantsCare(s)
+			}
+		}
+		switch {
+		case errors.Is(err, errStreamEnded):
+			return gone, e.ctx.Err()
+		case err != nil:
+			return mark{}, err
+		case !moved:
+			return from, nil
+		}
 	}
-	if !control || !from.before(limit) {
-		return from, nil
-	}
-	if err := s.checkpoint(ctx); err != nil {
-		return mark{}, fmt.Errorf("engine: checkpoint of stream %s: %w", s.name, err)
-	}
-	if err := look(); err != nil {
-		return limit, e.ctx.Err()
-	}
-	return from, nil
 }
 
 func (e *Engine) everyAccount() []*Account {

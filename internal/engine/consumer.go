@@ -42,6 +42,7 @@ type Consumer struct {
 	// syncReplies wait for the next progress record to be committed.
 	syncReplies [][]byte
 
+	dead     mourning
 	dispatch consumer.Dispatch
 	header   []byte // scratch for deliveries of headers only
 }
@@ -106,6 +107,9 @@ func (c *Consumer) changed(now time.Time) {
 	at, _ := c.machine.NextTimer() // zero: never
 	if !c.heldUntil.IsZero() {
 		at = c.heldUntil
+	}
+	if due := c.postDead(now); !due.IsZero() && (at.IsZero() || due.Before(at)) {
+		at = due
 	}
 	s.timers.set(c, at)
 	if c.logged && !c.dirty && c.machine.Dirty() {
@@ -234,7 +238,8 @@ const maxTold = 1024
 // removed is called for each message that a change of the stream removes.
 func (s *Stream) removed(r stream.Removed) {
 	s.tail.removed(r.Seq)
-	if s.counting || s.effects.Count > maxTold {
+	s.removedPast(r.Seq)
+	if s.counting || s.effects.Count > maxTold || r.Seq == s.applying {
 		return
 	}
 	for _, c := range s.interested.in(r.Subject) {

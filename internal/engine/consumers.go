@@ -110,6 +110,11 @@ func (s *Stream) createConsumer(ask api.JSApiConsumerCreateRequest) (*Consumer, 
 		}
 		return c, nil, err
 	}
+	if c == nil {
+		if err := s.checkMaxConsumers(&cfg); err != nil {
+			return nil, nil, err
+		}
+	}
 	if err := s.checkWorkQueue(&cfg, c); err != nil {
 		return nil, nil, err
 	}
@@ -133,8 +138,8 @@ func (s *Stream) checkWorkQueue(cfg *api.ConsumerConfig, except *Consumer) error
 	return consumer.CheckWorkQueue(cfg, others, except == nil)
 }
 
-// addConsumer makes a new consumer. It counts what becomes visible from now on, and delivers once it is committed.
-func (s *Stream) addConsumer(name string, cfg api.ConsumerConfig) (*Consumer, *entry, error) {
+// checkMaxConsumers refuses a new consumer beyond what the stream, the server or the account allows.
+func (s *Stream) checkMaxConsumers(cfg *api.ConsumerConfig) error {
 	limits := s.account.Limits()
 	most := s.Config().MaxConsumers
 	if most <= 0 {
@@ -143,9 +148,14 @@ func (s *Stream) addConsumer(name string, cfg api.ConsumerConfig) (*Consumer, *e
 	if limits.MaxConsumers > 0 && (most <= 0 || limits.MaxConsumers < most) {
 		most = limits.MaxConsumers
 	}
-	if most > 0 && limited(&cfg) && s.countConsumers(limited) >= most {
-		return nil, nil, jserr.New(jserr.MaximumConsumersLimit)
+	if most > 0 && limited(cfg) && s.countConsumers(limited) >= most {
+		return jserr.New(jserr.MaximumConsumersLimit)
 	}
+	return nil
+}
+
+// addConsumer makes a new consumer. It counts what becomes visible from now on, and delivers once it is committed.
+func (s *Stream) addConsumer(name string, cfg api.ConsumerConfig) (*Consumer, *entry, error) {
 	c, err := s.newConsumer(name, cfg, time.Now().UTC(), true)
 	if err != nil {
 		return nil, nil, err
@@ -191,6 +201,7 @@ func (s *Stream) newConsumer(name string, cfg api.ConsumerConfig, created time.T
 	} else {
 		c.machine = consumer.Restore(opts)
 	}
+	c.applyDeadLetters()
 	s.consumers[name] = c
 	s.interested.add(c)
 	return c, nil
@@ -251,6 +262,7 @@ func (s *Stream) reconfigureConsumer(c *Consumer, cfg api.ConsumerConfig) {
 		messages = view{s.state, filter}
 	}
 	c.machine.UpdateConfig(cfg, messages, s.now, &s.consumerFx)
+	c.applyDeadLetters()
 	s.noteStranger(c)
 	if old.DeliverSubject != cfg.DeliverSubject && (c.started || !c.heldUntil.IsZero()) {
 		c.unlisten()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluicemq/sluice/internal/account"
 	"github.com/sluicemq/sluice/internal/broker"
+	"github.com/sluicemq/sluice/internal/cache"
 	"github.com/sluicemq/sluice/internal/record"
 	"github.com/sluicemq/sluice/internal/store"
 	"github.com/sluicemq/sluice/internal/stream"
@@ -37,10 +38,12 @@ type Options struct {
 	TailBytes int
 	// FetchBytes bounds the batches that were read again and are kept; 0 is 64 MiB.
 	FetchBytes int
-	// TrimBytes is how much the log grows before its front is looked at for what no stream needs; 0 is 64 MiB.
-	TrimBytes int
 	// Truncate lets go of the front of a log; nil: the log is never trimmed.
 	Truncate Truncator
+	// TrimBytes is how much the log grows before its front is looked at for what no stream needs, where streams have no
+	// segments; 0 is 64 MiB.
+	TrimBytes int
+	History
 	// ProgressWindow is how long a consumer's progress may wait before it is handed to the log: what a crash redelivers
 	// at most. 0 is 200 ms.
 	ProgressWindow time.Duration
@@ -76,6 +79,7 @@ func (o *Options) setDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.History.setDefaults()
 }
 
 // Validate reports every fault of the options.
@@ -93,6 +97,7 @@ func (o *Options) Validate() error {
 	if err := o.Limits.Batches.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("engine: %w", err))
 	}
+	errs = append(errs, o.History.validate())
 	return errors.Join(errs...)
 }
 
@@ -105,14 +110,25 @@ type Engine struct {
 	stop     context.CancelFunc
 	lostOnce sync.Once
 	trimming sync.WaitGroup
+	courier  *courier
 	// logs are the node's logs in their order, the one that is written last. Fixed when Recover returns.
-	logs    []wal.LogID
-	aside   []*Stream     // recovered, and held offline; fixed when Recover returns
-	written atomic.Int64  // bytes committed since the last look at the log's front
-	newest  atomic.Uint64 // offset of the newest batch that streams have seen committed
-	pools   pools
-	limits  atomic.Pointer[Limits]
-	batches *stream.BatchPool
+	logs     []wal.LogID
+	aside    []*Stream     // recovered, and held offline; fixed when Recover returns
+	written  atomic.Int64  // bytes committed since the last look at the log's front
+	newest   atomic.Uint64 // offset of the newest batch that streams have seen committed
+	growth   growth
+	segments *segmentReader
+	reading  *cache.Cache // beneath segments
+	pools    pools
+	limits   atomic.Pointer[Limits]
+	batches  *stream.BatchPool
+
+	house  chan struct{} // has an element while somebody keeps house
+	careMu sync.Mutex    // guards care
+	care   map[*Stream]struct{}
+
+	gravesMu sync.Mutex // guards graves
+	graves   map[record.StreamID]grave
 
 	mu       sync.Mutex // guards what follows
 	accounts map[string]*Account
@@ -125,6 +141,7 @@ func New(opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
+	var err error
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		opts:     opts,
@@ -133,10 +150,26 @@ func New(opts Options) (*Engine, error) {
 		fetcher:  newFetcher(ctx, opts.Store, opts.FetchBytes),
 		stop:     cancel,
 		accounts: map[string]*Account{},
+		house:    make(chan struct{}, 1),
+		care:     map[*Stream]struct{}{},
+		graves:   map[record.StreamID]grave{},
 		batches:  stream.NewBatchPool(opts.Limits.Batches),
+		courier:  newCourier(),
 	}
 	e.SetLimits(opts.MaxMemory, opts.MaxStore, opts.Limits)
+	if e.reading, err = cache.New(opts.Store, opts.Cache); err != nil {
+		cancel()
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	e.segments = newSegmentReader(ctx, e.reading, &e.opts)
 	return e, nil
+}
+
+// grew notes what an entry that is committed adds to the log.
+func (e *Engine) grew(entry *entry) {
+	e.written.Add(int64(len(entry.Data)))
+	e.newest.Store(uint64(entry.Position.Offset))
+	e.growth.note(mark{len(e.logs) - 1, entry.Position.Offset}, len(entry.Data))
 }
 
 // lost reports that the log is no longer ours, or no longer known.
@@ -203,13 +236,14 @@ func (e *Engine) Start() error {
 		all = append(all, a.list()...)
 	}
 	e.mu.Unlock()
+	go e.courier.run(e.ctx)
 	for _, s := range all {
 		if err := s.start(); err != nil {
 			return fmt.Errorf("engine: starting stream %s: %w", s.name, err)
 		}
 	}
-	if e.opts.Truncate != nil {
-		e.trimming.Go(func() { e.trimLoop(e.ctx) })
+	if e.opts.Truncate != nil || e.hasHistory() {
+		e.trimming.Go(func() { e.keepHouse(e.ctx) })
 	}
 	return nil
 }
@@ -224,7 +258,15 @@ func (e *Engine) Stop(ctx context.Context) error {
 	for _, a := range e.accounts {
 		all = append(all, a.list()...)
 	}
+	started := e.started
 	e.mu.Unlock()
+	if started {
+		// The round under way still needs its streams.
+		select {
+		case <-e.courier.over:
+		case <-ctx.Done():
+		}
+	}
 	var errs []error
 	for _, s := range all {
 		s.inbox.command(s.finish)
@@ -236,6 +278,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("engine: stopping stream %s: %w", s.name, ctx.Err()))
 		}
 	}
+	errs = append(errs, e.reading.Close())
 	return errors.Join(errs...)
 }
 

@@ -18,6 +18,9 @@ type entry struct {
 	acks  []pendingAck
 	reply []byte // arena of the acks' reply subjects
 
+	// loan is another stream's entry that goes to the log in one object with this one; nil: none.
+	loan *loan
+
 	// then runs on the owner once the entry is committed, or with the error that says it never will be.
 	then []func(error)
 }
@@ -112,9 +115,18 @@ func (e *entry) extendAck(fields string) {
 
 // seal ends the chunk that is being built and sends it on its way.
 func (s *Stream) seal() {
+	if e := s.closeChunk(); e != nil && s.log != nil {
+		s.inFlightBytes += len(e.Data)
+		s.append(e)
+	}
+}
+
+// closeChunk ends the chunk that is being built and gives its entry, or nil. Without a log, and with persist_mode:
+// async, its messages are visible.
+func (s *Stream) closeChunk() *entry {
 	e := s.building
 	if e == nil {
-		return
+		return nil
 	}
 	s.building = nil
 	s.lastChunkBytes = len(e.Data)
@@ -123,22 +135,20 @@ func (s *Stream) seal() {
 	}
 	c := e.chunk
 	c.bytes = len(e.Data)
-	c.data.Store(&e.Data)
+	data := e.Data // a pointer to the entry's field would keep all of the entry as long as the chunk is in memory
+	c.data.Store(&data)
 	if s.log == nil || s.asyncPersist {
 		s.tail.push(c)
 		s.applyChunk(c)
 		s.acknowledge(e)
 		e.acks, e.reply = nil, nil
 	}
-	if s.log != nil {
-		s.inFlightBytes += len(e.Data)
-		s.append(e)
-	}
+	return e
 }
 
 // append hands an entry to the log. While the log is full, entries wait here in order, and no publish is accepted.
 func (s *Stream) append(e *entry) {
-	if len(s.unsent) > 0 || s.holding() {
+	if len(s.unsent) > 0 || !s.mayPass(e) {
 		s.unsent = append(s.unsent, e)
 		return
 	}

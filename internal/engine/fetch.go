@@ -91,12 +91,17 @@ func (f *fetcher) keep(key batchKey, b *wal.Batch) {
 // owner when they are there, or cannot be had.
 func (s *Stream) load(seq uint64, then func(error)) (m record.StoredMessage, ok bool, err error) {
 	c := s.tail.find(seq)
-	if c == nil {
-		return m, false, fmt.Errorf("engine: stream %s: sequence %d is in no chunk", s.name, seq)
+	if c != nil {
+		if data := c.data.Load(); data != nil {
+			m, err = c.message(*data, seq)
+			return m, err == nil, err
+		}
 	}
-	if data := c.data.Load(); data != nil {
-		m, err = c.message(*data, seq)
-		return m, err == nil, err
+	if c == nil || c.moved {
+		if p := s.history.find(seq); p != nil {
+			return s.loadPast(p, seq, then)
+		}
+		return m, false, fmt.Errorf("engine: stream %s: sequence %d is in no chunk and in no segment", s.name, seq)
 	}
 	waiting, asked := s.waiting[c]
 	if then != nil {
@@ -113,7 +118,9 @@ func (s *Stream) load(seq uint64, then func(error)) (m record.StoredMessage, ok 
 
 // fetched puts a chunk's bytes back into memory.
 func (s *Stream) fetched(c *chunk, b *wal.Batch, err error) {
-	if err == nil {
+	if c.moved {
+		err = nil // the log may have let go of it: it is read from its segment
+	} else if err == nil {
 		begin := int(c.place.pos.Byte)
 		if begin+c.bytes > len(b.Body) {
 			err = fmt.Errorf("engine: stream %s: batch %v at %d is shorter than its chunk", s.name, c.place.log, c.place.pos.Offset)

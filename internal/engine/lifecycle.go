@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/record"
+	"github.com/sluicemq/sluice/internal/segment"
 	"github.com/sluicemq/sluice/internal/stream"
 	"github.com/sluicemq/sluice/internal/wal"
 )
@@ -73,6 +74,7 @@ func (e *Engine) newStream(a *Account, id record.StreamID, cfg api.StreamConfig,
 		subs:      map[string]*broker.Subscription{},
 		consumers: map[string]*Consumer{},
 		waiting:   map[*chunk][]func(error){},
+		atHand:    map[*past]*segment.Block{},
 	}
 	if cfg.Storage == api.FileStorage {
 		s.log = e.opts.Log
@@ -90,7 +92,10 @@ func (e *Engine) newStream(a *Account, id record.StreamID, cfg api.StreamConfig,
 func (s *Stream) configured(cfg api.StreamConfig) {
 	s.facts.config.Store(&cfg)
 	s.noAck = cfg.NoAck
-	s.interestOnly = cfg.Retention == api.InterestPolicy
+	s.interestOnly, s.wants = cfg.Retention == api.InterestPolicy, nil
+	if s.interestOnly {
+		s.wants = s.hasInterest
+	}
 	s.asyncPersist = cfg.PersistMode == api.AsyncPersistMode
 	s.configuredBatches(&cfg)
 	s.ackPrefix = fmt.Appendf(nil, `{"stream":%q,`, cfg.Name)
@@ -137,6 +142,7 @@ func (s *Stream) reconfigure(cfg api.StreamConfig) {
 		return
 	}
 	s.configured(cfg)
+	s.applyDeadLetters()
 	s.settleSubjects() // also when whoever asked for the update has given up waiting
 	s.spread()
 	s.openOrigins()

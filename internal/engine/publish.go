@@ -81,7 +81,7 @@ func (s *Stream) publish(m *broker.Msg, now time.Time) {
 		s.publishAtomic(m, now)
 		return
 	}
-	acc, err := s.state.Accept(stream.Publish{Subject: m.Subject, Header: m.Header, Reply: m.Reply, Size: len(m.Data), Quota: s.share.check}, now)
+	acc, err := s.state.Accept(stream.Publish{Subject: m.Subject, Header: m.Header, Reply: m.Reply, Size: len(m.Data), Quota: s.share.check, Wanted: s.wants}, now)
 	switch {
 	case err != nil:
 		s.refuse(m.Reply, err)
@@ -107,6 +107,9 @@ func (s *Stream) publish(m *broker.Msg, now time.Time) {
 
 // addAccepted puts an accepted message into the chunk that is being built.
 func (s *Stream) addAccepted(a *stream.Accepted, data []byte) *entry {
+	if a.Unwanted {
+		return s.addMessage(&record.StoredMessage{Seq: a.Seq, Time: a.Time})
+	}
 	if a.Data != nil {
 		data = a.Data
 	}
@@ -138,7 +141,7 @@ func (s *Stream) entryInFlight(seq uint64) *entry {
 
 // trySend offers an entry to the log and reports whether it is dealt with.
 func (s *Stream) trySend(e *entry) bool {
-	err := s.log.Append(&e.Entry)
+	err := s.offer(e)
 	switch {
 	case err == nil:
 		s.sent = append(s.sent, e)
@@ -153,7 +156,7 @@ func (s *Stream) trySend(e *entry) bool {
 
 // sendUnsent offers the entries that found the log full once more.
 func (s *Stream) sendUnsent() {
-	for len(s.unsent) > 0 && (!s.holding() || s.ahead > 0) && s.trySend(s.unsent[0]) {
+	for len(s.unsent) > 0 && s.mayPass(s.unsent[0]) && s.trySend(s.unsent[0]) {
 		s.unsent[0] = nil
 		s.unsent = s.unsent[1:]
 		s.ahead = max(s.ahead-1, 0)
@@ -186,12 +189,12 @@ func (s *Stream) committed(e *entry) {
 		s.fail(e.Err)
 	}
 	if e.Err == nil && s.log != nil {
-		s.engine.written.Add(int64(len(e.Data)))
-		s.engine.newest.Store(uint64(e.Position.Offset))
+		s.engine.grew(e)
 	}
 	if e.chunk != nil && e.Err == nil {
-		e.chunk.place = place{log: s.log.ID(), pos: e.Position}
-		s.noteChunk(s.engine.mark(e.chunk.place), s.now)
+		at := place{log: s.log.ID(), pos: e.Position}
+		s.tail.enter(e.chunk, at)
+		s.noteChunk(s.engine.mark(at), s.now)
 		if s.asyncPersist {
 			s.tail.count(e.chunk)
 		} else {
@@ -200,6 +203,7 @@ func (s *Stream) committed(e *entry) {
 			s.acknowledge(e)
 			s.tail.count(e.chunk) // last: once it is counted, another stream may have it let go
 		}
+		s.lookTail()
 	}
 	for _, then := range e.then {
 		then(e.Err)
@@ -225,15 +229,21 @@ func (s *Stream) applyChunk(c *chunk) {
 // applyMessage makes one message visible and tells the consumers of it and of what it pushed out.
 func (s *Stream) applyMessage(m *record.StoredMessage) {
 	s.effects.Reset()
+	s.applying = m.Seq
 	err := s.state.Apply(stream.Message{Seq: m.Seq, Time: m.Time, Subject: m.Subject, Header: m.Header, Size: len(m.Data)}, &s.effects)
 	if err != nil {
 		s.fail(err)
 		return
 	}
-	s.visible(m)
+	s.applying = 0
+	kept := s.state.Has(m.Seq) // not if it is unwanted, or larger than the stream may be: then it never was visible
+	if kept {
+		s.visible(m)
+	}
 	s.spread()
-	if s.interestOnly && len(s.interested.in(m.Subject)) == 0 {
+	if kept && s.interestOnly && len(s.interested.in(m.Subject)) == 0 {
 		s.letGo(m.Seq, m.Subject)
+		return
 	}
 	if len(s.effects.Republish.Subject) > 0 {
 		s.republish(m, &s.effects.Republish)

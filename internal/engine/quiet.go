@@ -19,12 +19,12 @@ func (s *Stream) whenQuiet(f func(error)) {
 	s.lookQuiet()
 }
 
-// holding reports whether entries are held back until the stream is quiet.
-func (s *Stream) holding() bool { return len(s.quiet) > 0 }
+// holding reports whether entries are held back: until the stream is quiet, or has back what it lent (see loan).
+func (s *Stream) holding() bool { return len(s.quiet) > 0 || s.lent != nil }
 
 // lookQuiet does what waited for a quiet moment, if this is one.
 func (s *Stream) lookQuiet() {
-	if !s.holding() || s.ahead > 0 || len(s.sent) > 0 {
+	if len(s.quiet) == 0 || s.ahead > 0 || len(s.sent) > 0 {
 		return
 	}
 	s.endQuiet(s.failed)

@@ -8,7 +8,9 @@ import (
 
 	"github.com/nats-io/jsm.go/api"
 
+	"github.com/sluicemq/sluice/internal/manifest"
 	"github.com/sluicemq/sluice/internal/record"
+	"github.com/sluicemq/sluice/internal/segment"
 	"github.com/sluicemq/sluice/internal/stream"
 	"github.com/sluicemq/sluice/internal/wal"
 )
@@ -27,10 +29,17 @@ func (e *Engine) Recover(ctx context.Context, ranges []LogRange) error {
 		engine: e, now: time.Now(), streams: map[record.StreamID]*Stream{},
 		fragments: map[record.StreamID]*fragment{}, deleted: map[record.StreamID]bool{},
 	}
+	r.loadIndex = func(p *past) (*segment.Index, error) { return e.loadIndex(ctx, p) }
 	for _, lr := range ranges {
 		e.logs = append(e.logs, lr.Log)
 	}
 	e.logs = append(e.logs, e.opts.Log.ID())
+	if len(ranges) > 0 {
+		var err error
+		if r.manifests, err = e.findManifests(ctx); err != nil {
+			return err
+		}
+	}
 	for _, lr := range ranges {
 		err := wal.Replay(ctx, e.opts.Store, lr.Log, lr.From, lr.To, func(b *wal.Batch) error {
 			if err := r.batch(b); err != nil {
@@ -53,8 +62,10 @@ func (e *Engine) Recover(ctx context.Context, ranges []LogRange) error {
 		}
 		s.recent = f.recent
 		s.now = r.now
+		s.adopt(f)
 		s.effects.Each = s.removed
 		for _, c := range s.consumers {
+			c.applyDeadLetters()
 			c.machine.Resume(r.now)
 			s.noteStranger(c)
 		}
@@ -74,6 +85,8 @@ type recovery struct {
 	streams   map[record.StreamID]*Stream
 	fragments map[record.StreamID]*fragment
 	deleted   map[record.StreamID]bool
+	manifests map[record.StreamID]foundManifest
+	loadIndex func(*past) (*segment.Index, error)
 	now       time.Time
 	run       *chunk // takes the messages that follow each other in the batch
 	runOf     *fragment
@@ -89,6 +102,13 @@ type fragment struct {
 	recent  []timedMark
 	// restoring: the messages are those of a restore, which leave sequences out.
 	restoring bool
+
+	// past are the segments that the manifest lists; the first ones have been recalled. index is that of the next one,
+	// once it was needed.
+	version  manifest.Version
+	past     []*past
+	recalled int
+	index    *segment.Index
 }
 
 // boundless is a configuration that takes every message and removes none.
@@ -107,11 +127,31 @@ func (r *recovery) newFragment(id record.StreamID) (*fragment, error) {
 	}
 	f := &fragment{name: fmt.Sprintf("with the id %d", id), state: state, tail: &tail{budget: r.engine.tails}, effects: &stream.Effects{}}
 	f.effects.Each = func(gone stream.Removed) { f.tail.removed(gone.Seq) }
+	if err := r.findPast(id, f); err != nil {
+		return nil, err
+	}
 	r.fragments[id] = f
 	return f, nil
 }
 
+// findPast gives a fragment its stream's segments.
+func (r *recovery) findPast(id record.StreamID, f *fragment) error {
+	found := r.manifests[id]
+	if found.err != nil {
+		return found.err
+	}
+	f.version = found.version
+	if m := found.version.Manifest; m != nil {
+		f.name = m.Stream
+		for _, seg := range m.Segments {
+			f.past = append(f.past, &past{Segment: seg, key: m.Key(seg)})
+		}
+	}
+	return nil
+}
+
 func (r *recovery) batch(b *wal.Batch) error {
+	r.engine.growth.note(r.engine.mark(place{b.ID, wal.Position{Offset: b.Offset}}), len(b.Body))
 	rest := b.Body
 	for len(rest) > 0 {
 		at := len(b.Body) - len(rest)
@@ -127,7 +167,7 @@ func (r *recovery) batch(b *wal.Batch) error {
 		if rec.Kind == record.Message {
 			err = r.message(b, f, rec, at)
 		} else {
-			err = r.control(b, rec)
+			err = r.control(b, rec, at)
 		}
 		if err != nil {
 			return fmt.Errorf("record of kind %d at byte %d: %w", rec.Kind, at, err)
@@ -148,6 +188,11 @@ func (r *recovery) message(b *wal.Batch, f *fragment, rec record.Record, at int)
 	}
 	if f == nil {
 		if f, err = r.newFragment(rec.Stream); err != nil {
+			return err
+		}
+	}
+	if f.recalled < len(f.past) {
+		if err := r.recall(f, m.Seq); err != nil {
 			return err
 		}
 	}
@@ -179,7 +224,7 @@ func (r *recovery) endRun(b *wal.Batch, end int) {
 	}
 	r.run, r.runOf = nil, nil
 	c.bytes = end - r.runAt
-	c.place = place{log: b.ID, pos: wal.Position{Epoch: b.ID.Epoch, Offset: b.Offset, Byte: uint32(r.runAt)}}
+	f.tail.enter(c, place{log: b.ID, pos: wal.Position{Epoch: b.ID.Epoch, Offset: b.Offset, Byte: uint32(r.runAt)}})
 	// By the writer's clock: it only spaces the marks, and an early one keeps more of the log, not less.
 	if n := len(f.recent); n == 0 || b.Created.Sub(f.recent[n-1].time) >= time.Second {
 		f.recent = append(f.recent, timedMark{r.engine.mark(c.place), b.Created})
@@ -192,13 +237,16 @@ func (r *recovery) endRun(b *wal.Batch, end int) {
 }
 
 // control replays a record that is not a message.
-func (r *recovery) control(b *wal.Batch, rec record.Record) error {
+func (r *recovery) control(b *wal.Batch, rec record.Record, at int) error {
 	s := r.streams[rec.Stream]
 	switch {
 	case rec.Kind == record.StreamConfig:
+		if s == nil && r.outdated(b, rec.Stream, at) {
+			return nil
+		}
 		return r.streamConfig(b, s, rec)
 	case rec.Kind == record.StreamDelete:
-		r.streamDelete(s, rec.Stream)
+		r.streamDelete(b, s, rec.Stream)
 		return nil
 	case rec.Kind == record.StreamRestore:
 		return r.streamRestore(rec.Stream)
@@ -254,6 +302,19 @@ func (r *recovery) control(b *wal.Batch, rec record.Record) error {
 
 var errUnknownRecord = errors.New("a record of an unknown kind: it was written by a newer version of Sluice")
 
+// outdated reports whether a record lies before the checkpoint that the stream's manifest names. Until then the messages
+// of the stream gather, and nothing else counts.
+func (r *recovery) outdated(b *wal.Batch, id record.StreamID, at int) bool {
+	m := r.manifests[id].version.Manifest
+	if m == nil {
+		return false
+	}
+	log := wal.LogID{Kind: b.ID.Kind, Node: m.From.Node, Epoch: wal.Epoch(m.From.Epoch)}
+	from := r.engine.mark(place{log: log, pos: wal.Position{Offset: wal.Offset(m.From.Offset)}})
+	here := r.engine.mark(place{log: b.ID, pos: wal.Position{Offset: b.Offset}})
+	return here.before(from) || here == from && uint32(at) < m.From.Byte
+}
+
 // streamConfig replays the creation of a stream, a change of its configuration, or the beginning of a checkpoint.
 func (r *recovery) streamConfig(b *wal.Batch, s *Stream, rec record.Record) error {
 	var body record.StreamConfigBody
@@ -278,12 +339,23 @@ func (r *recovery) streamConfig(b *wal.Batch, s *Stream, rec record.Record) erro
 		return err
 	}
 	f := r.fragments[rec.Stream]
+	if _, found := r.manifests[rec.Stream]; f == nil && body.Checkpoint && found {
+		// The log has no message in front of the checkpoint; segments may have some.
+		if f, err = r.newFragment(rec.Stream); err != nil {
+			return err
+		}
+	}
+	made := &fragment{}
 	if f != nil {
 		s.state, s.tail, s.unsettled = f.state, *f.tail, true
+		*made = *f
+	} else if err := r.findPast(rec.Stream, made); err != nil {
+		return err
 	}
 	// The consumers are told of nothing before they have been told their past.
 	s.effects.Each = func(gone stream.Removed) { s.tail.removed(gone.Seq) }
-	r.fragments[rec.Stream] = &fragment{name: s.name, state: s.state, tail: &s.tail, effects: &s.effects, recent: recentOf(f)}
+	made.name, made.state, made.tail, made.effects, made.restoring = s.name, s.state, &s.tail, &s.effects, false
+	r.fragments[rec.Stream] = made
 	s.controlAt = r.engine.mark(place{log: b.ID, pos: wal.Position{Epoch: b.ID.Epoch, Offset: b.Offset}})
 	r.streams[rec.Stream] = s
 	if old := a.streams[s.name]; old != nil {
@@ -292,13 +364,6 @@ func (r *recovery) streamConfig(b *wal.Batch, s *Stream, rec record.Record) erro
 	}
 	a.streams[s.name] = s
 	return nil
-}
-
-func recentOf(f *fragment) []timedMark {
-	if f == nil {
-		return nil
-	}
-	return f.recent
 }
 
 // streamState replays the state in a checkpoint. A stream that was replayed from its creation has it already. Of one
@@ -316,6 +381,9 @@ func (r *recovery) streamState(b *wal.Batch, s *Stream, raw []byte) error {
 		return fmt.Errorf("stream %s: the checkpoint ends at sequence %d, before %d", s.name, st.Last, s.state.LastSeq())
 	}
 	s.unsettled = false
+	if err := r.recall(r.fragments[s.id], st.Last+1); err != nil {
+		return err
+	}
 	s.state.RemoveBefore(st.First, &s.effects)
 	for _, g := range st.Gaps {
 		for m, ok := s.state.Next(nil, g.First); ok && m.Seq <= g.Last; m, ok = s.state.Next(nil, m.Seq+1) {
@@ -328,6 +396,10 @@ func (r *recovery) streamState(b *wal.Batch, s *Stream, raw []byte) error {
 			return fmt.Errorf("stream %s: the log lacks the messages from sequence %d to %d", s.name, s.state.LastSeq()+1, st.Last)
 		}
 		s.state.Skip(st.Last)
+	}
+	s.state.SetLast(st.LastTime, st.LastID)
+	if want := st.Messages(); s.state.Msgs() != want {
+		return fmt.Errorf("stream %s: %d of %d messages are there: the log or a segment lacks the others", s.name, s.state.Msgs(), want)
 	}
 	return s.state.UpdateConfig(s.Config(), &s.effects)
 }
@@ -345,7 +417,10 @@ func (r *recovery) streamRestore(id record.StreamID) (err error) {
 }
 
 // streamDelete replays the end of a stream.
-func (r *recovery) streamDelete(s *Stream, id record.StreamID) {
+func (r *recovery) streamDelete(b *wal.Batch, s *Stream, id record.StreamID) {
+	if m := r.manifests[id].version.Manifest; m != nil {
+		r.engine.bury(grave{account: m.Account, stream: m.Stream, id: id, at: r.engine.mark(place{log: b.ID, pos: wal.Position{Offset: b.Offset}})})
+	}
 	if s != nil {
 		s.account.forget(s)
 		s.tail.release()

@@ -256,7 +256,8 @@ func (r *restore) send() error {
 	}
 	r.building = nil
 	e.chunk.bytes = len(e.Data)
-	e.chunk.data.Store(&e.Data)
+	data := e.Data // as in closeChunk: the chunk must not keep the entry
+	e.chunk.data.Store(&data)
 	s.tail.push(e.chunk)
 	for seq := e.chunk.first; seq <= e.chunk.last(); seq++ {
 		if e.chunk.offsets[seq-e.chunk.first] == 0 {
@@ -323,9 +324,8 @@ func (r *restore) await(d time.Duration) error {
 		if e.Err != nil {
 			return fmt.Errorf("engine: restoring stream %s: %w", s.name, e.Err)
 		}
-		s.engine.written.Add(int64(len(e.Data)))
-		s.engine.newest.Store(uint64(e.Position.Offset))
-		e.chunk.place = place{log: s.log.ID(), pos: e.Position}
+		s.engine.grew(e)
+		s.tail.enter(e.chunk, place{log: s.log.ID(), pos: e.Position})
 		s.noteChunk(s.engine.mark(e.chunk.place), r.now)
 		s.tail.count(e.chunk)
 	}
@@ -354,7 +354,7 @@ func (r *restore) finish() error {
 	go s.run()
 	if s.log != nil {
 		// It is not to be taken back any more: a checkpoint that is on its way may be committed whoever waits for it.
-		err = s.checkpoint(context.WithoutCancel(r.ctx))
+		_, err = s.checkpoint(context.WithoutCancel(r.ctx))
 	}
 	if err == nil {
 		err = s.subscribe(s.Config())

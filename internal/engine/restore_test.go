@@ -134,7 +134,7 @@ func TestARestoredStreamIsTheOneThatWasBackedUp(t *testing.T) {
 					if got := standing(t, s); got != want {
 						t.Fatalf("after a crash: got %s\nwant %s", got, want)
 					}
-					if err := s.checkpoint(t.Context()); err != nil {
+					if _, err := s.checkpoint(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -30,6 +30,10 @@ func (s *Stream) letGo(seq uint64, subject []byte) {
 	s.goes(seq)
 }
 
+// hasInterest tells the state machine of an interest stream which messages to keep: those that pass some consumer's
+// filter. What none wants takes no room from what is wanted, and is not republished.
+func (s *Stream) hasInterest(subject []byte) bool { return len(s.interested.in(subject)) > 0 }
+
 // goes notes that a message is to be removed with the next progress that is written.
 func (s *Stream) goes(seq uint64) {
 	s.settled = append(s.settled, seq)

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/consumer"
 	"github.com/sluicemq/sluice/internal/jserr"
 	"github.com/sluicemq/sluice/internal/record"
+	"github.com/sluicemq/sluice/internal/segment"
 	"github.com/sluicemq/sluice/internal/stream"
 	"github.com/sluicemq/sluice/internal/wal"
 )
@@ -19,6 +21,8 @@ import (
 type Log interface {
 	ID() wal.LogID
 	Append(e *wal.Entry) error
+	// AppendGroup is Append for entries that are committed together or not at all.
+	AppendGroup(entries ...*wal.Entry) error
 	// Stalled is for how long the store has failed to take the oldest batch.
 	Stalled() time.Duration
 }
@@ -48,9 +52,12 @@ type Stream struct {
 	// What follows belongs to the owner.
 	state        *stream.State
 	effects      stream.Effects
+	applying     uint64 // the message that is becoming visible: the consumers do not know it yet
 	consumerFx   consumer.Effects
 	now          time.Time // of this turn
 	tail         tail
+	history      history
+	atHand       map[*past]*segment.Block // groups that were fetched, while those are told who wait
 	pub          *broker.Publisher
 	consumers    map[string]*Consumer
 	interested   interest
@@ -66,6 +73,7 @@ type Stream struct {
 	asyncPersist bool
 	noAck        bool
 	interestOnly bool // interest retention: what no consumer wants is not kept
+	wants        func(subject []byte) bool
 	allowAtomic  bool
 	allowFast    bool
 	counts       bool // a stream of counters
@@ -86,6 +94,8 @@ type Stream struct {
 	unsent         []*entry      // found the log full, or are held back
 	quiet          []func(error) // wait until nothing is on its way to the log
 	ahead          int           // how many of unsent go to the log before that
+	lent           *loan         // the newest of sent is lent: what follows is held back
+	errands        []func() bool // wait for their moment
 	waiting        map[*chunk][]func(error)
 	gets           []*directAnswer // answers of many messages that are under way
 	gate           <-chan struct{}
@@ -107,6 +117,11 @@ type Stream struct {
 	readings       map[uint32]*origin // of those that are being read
 	lastReading    uint32
 	progressAt     time.Time // when consumers' progress is to be written; zero: none is pending
+
+	// manifest belongs to the housekeeper. objects says that there may be objects of the stream in the store, erased
+	// that the stream was deleted.
+	manifest        keeper
+	objects, erased atomic.Bool
 }
 
 // Name of the stream.
@@ -178,7 +193,7 @@ func (s *Stream) idleFor(now time.Time) time.Duration {
 	if s.gate != nil {
 		earlier(s.gateUntil)
 	}
-	if len(s.unsent) > 0 && (!s.holding() || s.ahead > 0) {
+	if len(s.unsent) > 0 && s.mayPass(s.unsent[0]) {
 		earlier(now.Add(retryFull))
 	}
 	if s.nextPublish < len(s.mail.publishes.letters) {
@@ -213,6 +228,7 @@ func (s *Stream) turn(now time.Time) {
 	for _, reply := range s.mail.refused {
 		s.refuse(reply, jserr.New(jserr.StreamTooManyRequests))
 	}
+	s.runErrands()
 	s.publishWaiting(now)
 	s.refuseStalled()
 	s.expire()

@@ -22,6 +22,7 @@ type chunk struct {
 
 	data  atomic.Pointer[[]byte] // nil: let go. Immutable
 	place place
+	moved bool // a segment has the messages as well, so the log need not
 
 	// counted and the links are guarded by the budget's mu.
 	counted      bool
@@ -33,6 +34,9 @@ type place struct {
 	log wal.LogID
 	pos wal.Position
 }
+
+// placed reports whether the log has the chunk.
+func (c *chunk) placed() bool { return c.place.pos.Epoch != 0 }
 
 func (c *chunk) last() uint64 { return c.first + uint64(c.count) - 1 }
 
@@ -53,6 +57,8 @@ func (c *chunk) message(data []byte, seq uint64) (record.StoredMessage, error) {
 type tail struct {
 	chunks []*chunk // by first sequence, dead ones among them
 	dead   int
+	logged int64       // bytes of the live chunks that only the log has, once it has them
+	died   []place     // of the oldest chunk of each log that died since the last checkpoint
 	budget *tailBudget // nil: everything stays in memory (storage: memory)
 }
 
@@ -84,12 +90,29 @@ func (t *tail) removed(seq uint64) {
 	if t.budget != nil {
 		t.budget.drop(c)
 	}
+	if c.placed() && !c.moved {
+		t.logged -= int64(c.bytes)
+		t.noteDeath(c.place)
+	}
 	c.data.Store(nil)
 	c.offsets = nil
 	t.dead++
 	if t.dead > 64 && t.dead > len(t.chunks)/2 {
 		t.squeeze()
 	}
+}
+
+// noteDeath notes that the messages of a chunk are gone, which no checkpoint says yet.
+func (t *tail) noteDeath(at place) {
+	for i, d := range t.died {
+		if d.log == at.log {
+			if at.pos.Offset < d.pos.Offset {
+				t.died[i] = at
+			}
+			return
+		}
+	}
+	t.died = append(t.died, at)
 }
 
 // squeeze takes the dead chunks out.
@@ -111,7 +134,7 @@ func (t *tail) release() {
 			t.budget.drop(c)
 		}
 	}
-	t.chunks, t.dead = nil, 0
+	t.chunks, t.dead, t.logged, t.died = nil, 0, 0, nil
 }
 
 // tailBudget bounds the bytes of committed messages that all streams of a node keep in memory. The oldest committed are
@@ -173,6 +196,14 @@ func (b *tailBudget) inUse() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
+}
+
+// enter notes that the log has a chunk that is in the tail.
+func (t *tail) enter(c *chunk, at place) {
+	c.place = at
+	if c.live > 0 {
+		t.logged += int64(c.bytes)
+	}
 }
 
 // count puts a chunk that is in the tail already under the budget, now that its bytes can be read again from the log.

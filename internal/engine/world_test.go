@@ -29,6 +29,8 @@ type world struct {
 	opts   Options
 	walOpt wal.Options
 	limits account.JetStreamLimits // of the account
+	// wrapLog, when set, changes the log that the engine sees.
+	wrapLog func(*wal.Log) Log
 
 	broker  *broker.Broker
 	log     *wal.Log
@@ -61,6 +63,9 @@ func (w *world) start() {
 	w.broker = broker.New(broker.Options{})
 	opts := w.opts
 	opts.Broker, opts.Store, opts.Log = w.broker, w.store, w.log
+	if w.wrapLog != nil {
+		opts.Log = w.wrapLog(w.log)
+	}
 	if w.engine, err = New(opts); err != nil {
 		w.t.Fatal(err)
 	}

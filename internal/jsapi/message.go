@@ -2,7 +2,6 @@ package jsapi
 
 import (
 	"context"
-	"errors"
 
 	"github.com/nats-io/jsm.go/api"
 
@@ -54,11 +53,7 @@ func messageDelete(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.DeleteMessage(ctx, ask.Seq)
-	if ask.Seq == 0 && errors.Is(err, jserr.New(jserr.SequenceNotFound)) {
-		err = jserr.New(jserr.StreamMsgDeleteFailed, "err", "no message found")
-	}
-	if err != nil {
+	if err := s.DeleteMessage(ctx, ask.Seq); err != nil {
 		return nil, err
 	}
 	return done("stream_msg_delete_response"), nil

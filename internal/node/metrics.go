@@ -3,11 +3,12 @@ package node
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluicemq/sluice/internal/config"
 	"github.com/sluicemq/sluice/internal/jsapi"
 )
 
-// register adds what the storage as a whole knows to the metrics; its parts add their own.
-func (st *storage) register(r prometheus.Registerer) error {
+// register adds what the storage as a whole knows to the metrics; its parts add their own. prices may be nil.
+func (st *storage) register(r prometheus.Registerer, prices *config.Prices) error {
 	gauge := func(name, help string, labels prometheus.Labels, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "sluice", Subsystem: "jetstream", Name: name, Help: help, ConstLabels: labels}, value)
 	}
@@ -17,7 +18,7 @@ func (st *storage) register(r prometheus.Registerer) error {
 	}
 	memory, file := prometheus.Labels{"storage": "memory"}, prometheus.Labels{"storage": "file"}
 	const bytesHelp, reservedHelp = "Bytes that streams hold, in flight or visible.", "Sum of the max_bytes of streams."
-	for _, c := range []prometheus.Collector{
+	collectors := []prometheus.Collector{
 		gauge("bytes", bytesHelp, memory, func() float64 { m, _ := st.engine.Pools(); return float64(m.Used) }),
 		gauge("bytes", bytesHelp, file, func() float64 { _, f := st.engine.Pools(); return float64(f.Used) }),
 		gauge("reserved_bytes", reservedHelp, memory, func() float64 { m, _ := st.engine.Pools(); return float64(m.Reserved) }),
@@ -29,7 +30,14 @@ func (st *storage) register(r prometheus.Registerer) error {
 			func() float64 { return st.wal.Stalled().Seconds() }),
 		gauge("head_age_seconds", "Time since the node last showed in the store that it lives.", nil,
 			func() float64 { return st.head.Stale().Seconds() }),
-	} {
+	}
+	if prices != nil {
+		collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sluice_store_month_dollars",
+			Help: "Estimated cost of holding what the streams hold now for a month, in US dollars.",
+		}, func() float64 { _, f := st.engine.Pools(); return float64(f.Used) * prices.StorageGBMonth / 1e9 }))
+	}
+	for _, c := range collectors {
 		if err := r.Register(c); err != nil {
 			return err
 		}

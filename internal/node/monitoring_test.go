@@ -35,6 +35,7 @@ func TestMonitoringShowsWhatIsThere(t *testing.T) {
 		o.Store.URL = "dir://" + filepath.ToSlash(dir)
 		o.HTTPBasePath = "/base"
 		o.Tags, o.Metadata = []string{"x"}, map[string]string{"k": "v"}
+		o.Store.Prices = &config.Prices{Put: 5000, StorageGBMonth: 1e6}
 		o.JetStream.MaxStore = 3000
 		o.JetStream.Limits.MaxAckPending = 7
 		o.ClientAdvertise = "example.org"
@@ -120,7 +121,8 @@ func TestMonitoringShowsWhatIsThere(t *testing.T) {
 	_, metrics := fetch(t, url+"/metrics")
 	for _, want := range []string{
 		"\nsluice_client_connections 2\n", "\nsluice_jetstream_bytes{storage=\"file\"} 86\n", "\nsluice_jetstream_streams 2\n",
-		"\nsluice_jetstream_api_errors_total 1\n", `sluice_store_requests_total{operation="create",result="ok"}`, "\nsluice_log_pending_bytes{",
+		"\nsluice_jetstream_api_errors_total 1\n", `sluice_store_requests_total{operation="create",result="ok"}`,
+		"\nsluice_store_month_dollars 0.086\n", "\nsluice_store_cost_dollars_total{operation=\"get\"} 0\n", "\nsluice_log_pending_bytes{",
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no %q in the metrics", want)

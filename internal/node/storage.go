@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluicemq/sluice/internal/account"
+	"github.com/sluicemq/sluice/internal/cache"
 	"github.com/sluicemq/sluice/internal/config"
 	"github.com/sluicemq/sluice/internal/engine"
 	"github.com/sluicemq/sluice/internal/head"
@@ -30,6 +31,9 @@ const (
 	// dirInFlight is how many batches are written to a folder at a time. Synced creates in one folder wait for each
 	// other's journal commits: with one under way the next batch gathers meanwhile, and all are acknowledged sooner.
 	dirInFlight = 1
+	// dirGather is how long a batch for a folder waits for publishers that answer the last commit: see wal.Options.Gather.
+	// What they take to answer is about half of a commit on a fast disk.
+	dirGather = 0.5
 	// lazyWindow is how long consumers' progress waits for other records on stores without a budget.
 	lazyWindow = 100 * time.Millisecond
 )
@@ -62,7 +66,7 @@ func openStorage(ctx context.Context, n *Node, opts *config.Options) (_ *storage
 	if n.decorate != nil {
 		st.opened.Store = n.decorate(st.opened.Store)
 	}
-	if st.store, err = metered.New(st.opened, n.registry); err != nil {
+	if st.store, err = metered.New(st.opened, n.registry, requestPrices(opts.Store.Prices)); err != nil {
 		return nil, err
 	}
 	if err := store.Probe(ctx, st.store, key.Probe.Prefix()); err != nil {
@@ -88,6 +92,7 @@ func openStorage(ctx context.Context, n *Node, opts *config.Options) (_ *storage
 		MaxMemory: opts.JetStream.MaxMemory, MaxStore: opts.JetStream.MaxStore,
 		Limits:   engineLimits(opts),
 		Truncate: st.truncate,
+		History:  st.history(n),
 		Lost:     n.lost,
 	})
 	if err != nil {
@@ -96,7 +101,7 @@ func openStorage(ctx context.Context, n *Node, opts *config.Options) (_ *storage
 	if st.api, err = jsapi.New(jsapi.Options{Engine: st.engine, Logger: n.log}); err != nil {
 		return nil, err
 	}
-	if err := st.register(n.registry); err != nil {
+	if err := st.register(n.registry, opts.Store.Prices); err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	begun := time.Now()
@@ -109,6 +114,15 @@ func openStorage(ctx context.Context, n *Node, opts *config.Options) (_ *storage
 	}
 	n.log.Info("Recovered the streams", "logs", len(ranges), "took", time.Since(begun).Round(time.Millisecond))
 	return st, nil
+}
+
+// requestPrices are the prices of single requests; nil where none are known.
+func requestPrices(p *config.Prices) *metered.Prices {
+	if p == nil {
+		return nil
+	}
+	const lot = 1000
+	return &metered.Prices{Get: p.Get / lot, Put: p.Put / lot, List: p.List / lot, Delete: p.Delete / lot}
 }
 
 // walOptions are the options of the node's log.
@@ -128,7 +142,7 @@ func walOptions(st *storage, opts *config.Options, registry prometheus.Registere
 		w.LazyWindow = 0 // the log's default
 	}
 	if st.opened.Kind == storeurl.Dir {
-		w.MaxInFlight = dirInFlight
+		w.MaxInFlight, w.Gather = dirInFlight, dirGather
 	}
 	w.Rate = max(w.Rate, 0)
 	return w
@@ -184,6 +198,15 @@ func (st *storage) truncate(ctx context.Context, log wal.LogID, before wal.Offse
 		return fmt.Errorf("noting the start of the log: %w", err)
 	}
 	return wal.Truncate(ctx, st.store, log, before)
+}
+
+// history says how streams keep their segments.
+func (st *storage) history(n *Node) engine.History {
+	return engine.History{
+		// A write of the head that succeeds is what only its holder can do.
+		Alive: func(ctx context.Context) error { return st.head.Update(ctx, func(*head.Head) {}) },
+		Cache: cache.Options{Registerer: n.registry, Logger: n.log},
+	}
 }
 
 // close writes everything out and gives the node's place up.

@@ -16,6 +16,8 @@ type StreamConfigBody struct {
 	Config  api.StreamConfig `json:"config"`
 	// Update says that the record changes a stream that is there, rather than creating it or beginning its checkpoint.
 	Update bool `json:"update,omitempty"`
+	// Checkpoint says that the record begins a checkpoint: a state follows.
+	Checkpoint bool `json:"checkpoint,omitempty"`
 }
 
 // StreamSourcesBody is the JSON body of a StreamSources record: by the key of each source, the newest sequence that came

@@ -9,13 +9,25 @@ import (
 type StreamStateBody struct {
 	First, Last uint64 // sequences; First is Last+1 when there are none
 	Gaps        []Gap  // between First and Last, ascending
+	LastTime    int64  // of the message Last, ns UTC; it may be gone
+	LastID      string // its Nats-Msg-Id
+}
+
+// Messages is how many messages the state says there are.
+func (s *StreamStateBody) Messages() uint64 {
+	n := s.Last + 1 - s.First
+	for _, g := range s.Gaps {
+		n -= g.Last - g.First + 1
+	}
+	return n
 }
 
 // Gap is a run of sequences without messages, first to last.
 type Gap struct{ First, Last uint64 }
 
 // AppendStreamState writes a StreamState record: first (uvarint), last (uvarint), number of gaps (uvarint), and for
-// each the distance from the end of the one before (of First for the first one), and its length, as uvarints.
+// each the distance from the end of the one before (of First for the first one), and its length, as uvarints; then the
+// time (varint) and the message id (the rest) of the last message.
 func AppendStreamState(dst []byte, stream StreamID, s *StreamStateBody) []byte {
 	body := binary.AppendUvarint(nil, s.First)
 	body = binary.AppendUvarint(body, s.Last)
@@ -26,6 +38,8 @@ func AppendStreamState(dst []byte, stream StreamID, s *StreamStateBody) []byte {
 		body = binary.AppendUvarint(body, g.Last-g.First+1)
 		at = g.Last + 1
 	}
+	body = binary.AppendVarint(body, s.LastTime)
+	body = append(body, s.LastID...)
 	return Append(dst, StreamState, stream, body)
 }
 
@@ -60,8 +74,10 @@ func ParseStreamState(body []byte) (s StreamStateBody, err error) {
 		s.Gaps = append(s.Gaps, g)
 		at = g.Last + 1
 	}
-	if len(rest) != 0 {
+	var w int
+	if s.LastTime, w = binary.Varint(rest); w <= 0 {
 		return fail()
 	}
+	s.LastID = string(rest[w:])
 	return s, nil
 }

@@ -25,6 +25,8 @@ type Publish struct {
 	// Quota, when set, decides whether there is room outside the stream for a message of this subject and size, as Bytes
 	// counts it. It is asked about a publish that passed every check but those of discard: new.
 	Quota func(subject []byte, size uint64) *jserr.Error
+	// Wanted, when set, decides whether a message of this subject is kept.
+	Wanted func(subject []byte) bool
 }
 
 // fastBatchReply ends the reply subjects of fast batch publishing.
@@ -47,6 +49,9 @@ type Accepted struct {
 	Total string
 	// Need: nothing is decided yet, since the message of this sequence has to be told first ([State.Learn]).
 	Need uint64
+	// Unwanted: the message is not kept, since no consumer wants it. It is to be stored without subject, header and data,
+	// which keeps its sequence.
+	Unwanted bool
 	// InFlight, with Duplicate: the original is not committed yet, so its acknowledgement has to be waited for.
 	InFlight bool
 }
@@ -118,6 +123,8 @@ func (s *State) Accept(p Publish, now time.Time) (Accepted, *jserr.Error) {
 			return Accepted{}, err
 		}
 	}
+	// What rolls up, counts or schedules does so whether it is kept or not.
+	c.flying.unwanted = p.Wanted != nil && !s.cfg.AllowMsgCounter && c.flying.rollup == rollupNone && !c.flying.scheduling && !p.Wanted(c.text)
 	return s.take(&c, ns), nil
 }
 
@@ -196,21 +203,30 @@ func (s *State) take(c *candidate, ns int64) Accepted {
 
 // admit enters a message. f says what is to be known of it while it is in flight.
 func (s *State) admit(text []byte, f flying, msgID []byte, ns int64) Accepted {
-	id := s.intern(text)
-	f.seq, f.subject, f.hasID = s.nextSeq, id, len(msgID) > 0
-	if s.cfg.Discard == api.DiscardNew {
-		s.forecast(&f)
+	f.seq, f.hasID = s.nextSeq, len(msgID) > 0
+	if f.unwanted {
+		f.size = 0
+		s.flight.push(f)
+	} else {
+		s.takeOff(text, f)
 	}
-	row := s.names.row(id)
-	f.previous = row.flight
-	row.flight = s.flight.push(f)
 	if f.hasID {
 		s.dedup.add(digestOf(msgID), f.seq, ns)
 	}
 	s.acceptedID = append(s.acceptedID[:0], msgID...)
 	s.nextSeq++
 	s.nextTime = ns
-	return Accepted{Seq: f.seq, Time: ns, Subject: text}
+	return Accepted{Seq: f.seq, Time: ns, Subject: text, Unwanted: f.unwanted}
+}
+
+// takeOff puts a message that is going to be kept in flight.
+func (s *State) takeOff(text []byte, f flying) {
+	f.subject = s.intern(text)
+	if s.cfg.Discard == api.DiscardNew {
+		s.forecast(&f)
+	}
+	f.previous = s.names.row(f.subject).flight
+	s.names.setFlight(f.subject, s.flight.push(f))
 }
 
 func (s *State) tooLarge(header, data int) bool {
@@ -302,7 +318,7 @@ func (s *State) acceptedLastMatch(pattern []byte) uint64 {
 	}
 	var last uint64
 	for pos := s.flight.head; pos != s.flight.tail; pos = (pos + 1) & positionMask {
-		if m := s.flight.at(pos); f.Match(s.names.text(m.subject)) {
+		if m := s.flight.at(pos); !m.unwanted && f.Match(s.names.text(m.subject)) {
 			last = m.seq
 		}
 	}

@@ -60,30 +60,49 @@ func (e *Effects) Reset() {
 // All reports whether Removed lists everything.
 func (e *Effects) All() bool { return e.Each == nil && e.Count == uint64(len(e.Removed)) }
 
+// full reports whether nobody hears of what else is removed.
+func (e *Effects) full() bool { return e.Each == nil && len(e.Removed) >= maxListed }
+
 func (e *Effects) add(r Removed) {
 	e.Count++
 	switch {
 	case e.Each != nil:
 		e.Each(r)
-	case len(e.Removed) < maxListed:
+	case !e.full():
 		e.Removed = append(e.Removed, r)
 	}
 }
 
 // Apply makes a message visible and removes what the limits no longer allow. Messages come in order of sequence;
 // anything else is ErrSequence and changes nothing. A replay calls it with the same messages, which nobody accepted
-// from this State.
+// from this State. A message without a subject is one that was unwanted when it was accepted: only its sequence counts.
 func (s *State) Apply(m Message, e *Effects) error {
-	if m.Seq <= s.lastSeq || len(m.Subject) > maxSubjectBytes {
-		return fmt.Errorf("%w: %d after %d", ErrSequence, m.Seq, s.lastSeq)
+	if err := s.inOrder(&m); err != nil {
+		return err
 	}
 	f, err := s.land(&m)
 	if err != nil {
 		return err
 	}
-	row := s.names.row(f.subject)
+	s.enter(&m, f, e)
+	return nil
+}
+
+func (s *State) inOrder(m *Message) error {
+	if m.Seq <= s.lastSeq || len(m.Subject) > maxSubjectBytes {
+		return fmt.Errorf("%w: %d after %d", ErrSequence, m.Seq, s.lastSeq)
+	}
+	return nil
+}
+
+// enter puts a message among the visible ones.
+func (s *State) enter(m *Message, f flying, e *Effects) {
+	if f.unwanted {
+		s.pass(m.Seq, m.Time, e)
+		return
+	}
 	if s.republish != nil {
-		s.republishOf(&m, row, e)
+		s.republishOf(m, s.names.row(f.subject), e)
 	}
 	if s.log.live == 0 {
 		s.firstSeq = m.Seq
@@ -92,13 +111,22 @@ func (s *State) Apply(m Message, e *Effects) error {
 	s.log.add(m.Seq, s.lastTime, f.subject, f.size, m.Place)
 	s.bytes += f.size
 	s.life.note(m.Seq, s.lastTime, &f)
-	s.appendTo(row, m.Seq)
-	s.enforce(f, row, e)
+	s.appendTo(f.subject, m.Seq)
+	s.enforce(f, e)
+	s.names.trim(f.subject)
 	if f.scheduling || len(s.plans.bySubject) > 0 {
 		h := parseHeaders(m.Header)
-		s.noteSchedule(&m, &h, e)
+		s.noteSchedule(m, &h, e)
 	}
-	return nil
+}
+
+// pass lets a sequence go by that has no message: it counts as one that is gone at once.
+func (s *State) pass(seq uint64, t int64, e *Effects) {
+	s.lastSeq, s.lastTime = seq, max(t, s.lastTime)
+	if s.log.live == 0 {
+		s.firstSeq = seq + 1
+	}
+	e.add(Removed{Seq: seq})
 }
 
 // land takes the message off the queue in flight, or enters it on a replay.
@@ -108,8 +136,8 @@ func (s *State) land(m *Message) (flying, error) {
 			return flying{}, fmt.Errorf("%w: %d, but %d was accepted first", ErrSequence, m.Seq, oldest.seq)
 		}
 		f, ref := s.flight.pop()
-		if row := s.names.row(f.subject); row.flight == ref {
-			row.flight = 0
+		if !f.unwanted && s.names.row(f.subject).flight == ref {
+			s.names.setFlight(f.subject, 0)
 		}
 		s.lastID = s.lastID[:0]
 		if f.hasID {
@@ -139,7 +167,9 @@ func (s *State) land(m *Message) (flying, error) {
 			s.dedup.add(digestOf(h.msgID), m.Seq, m.Time)
 		}
 	}
-	f.subject = s.intern(m.Subject)
+	if f.unwanted = len(m.Subject) == 0; !f.unwanted {
+		f.subject = s.intern(m.Subject)
+	}
 	s.acceptedID = append(s.acceptedID[:0], s.lastID...)
 	s.nextSeq = max(s.nextSeq, m.Seq+1)
 	s.nextTime = max(s.nextTime, m.Time)
@@ -161,39 +191,41 @@ func anyReaches(patterns []string, text []byte) bool {
 }
 
 // appendTo adds a sequence to its subject.
-func (s *State) appendTo(row *name, seq uint64) {
-	row.count++
-	if row.count == 1 {
-		row.first, row.last = seq, seq
+func (s *State) appendTo(id subjectID, seq uint64) {
+	row := s.names.rows.at(id)
+	if row.first == 0 {
 		s.visible++
+		row.first = seq
+		if row.more != 0 {
+			m := s.names.mores.at(row.more)
+			m.last, m.count = seq, 1
+		}
 		return
 	}
-	if row.posting == 0 && row.count > 2 {
-		row.posting = s.newPosting()
-		p := s.postings.at(row.posting)
+	m := s.names.more(row)
+	m.count++
+	if m.posting == 0 && m.count > 2 {
+		m.posting = s.newPosting()
+		p := s.postings.at(m.posting)
 		p.add(row.first)
-		p.add(row.last)
+		p.add(m.last)
 	}
-	if row.posting != 0 {
-		s.postings.at(row.posting).add(seq)
+	if m.posting != 0 {
+		s.postings.at(m.posting).add(seq)
 	}
-	row.last = seq
+	m.last = seq
 }
 
 // enforce removes what the new message f leaves no room for, and what it rolls up. The order is that of nats-server:
 // a rollup finds what the limits have left.
-func (s *State) enforce(f flying, row *name, e *Effects) {
+func (s *State) enforce(f flying, e *Effects) {
 	if limit := s.cfg.MaxMsgsPer; limit > 0 {
-		for int64(row.count) > limit {
-			s.removeSeq(row.first, e, true)
-		}
+		s.removeOldest(f.subject, limit, e, true)
 	}
 	s.enforceTotals(e)
 	switch f.rollup {
 	case rollupSubject:
-		for row.count > 1 {
-			s.removeSeq(row.first, e, true)
-		}
+		s.removeOldest(f.subject, 1, e, true)
 	case rollupAll:
 		for s.log.live > 1 {
 			s.removeSeq(s.firstSeq, e, true)

@@ -187,7 +187,7 @@ func (f *Filter) everything(s *State) bool {
 
 // walk visits the subjects with visible messages that pass, each once, in order of text for a single pattern. visit
 // answers whether to go on. The result is how many subjects were looked at.
-func (f *Filter) walk(s *State, visit func(id subjectID, row *name) bool) (looked int) {
+func (f *Filter) walk(s *State, visit func(id subjectID, row name) bool) (looked int) {
 	if f.everything(s) {
 		s.names.tree.walk(func(id subjectID) int { return visitVisible(s, id, visit) })
 		return s.names.count
@@ -224,7 +224,7 @@ func anyMatch(ps []pattern, text []byte) bool {
 	return slices.ContainsFunc(ps, func(p pattern) bool { return p.match(text) })
 }
 
-func visitVisible(s *State, id subjectID, visit func(subjectID, *name) bool) int {
+func visitVisible(s *State, id subjectID, visit func(subjectID, name) bool) int {
 	if row := s.names.row(id); row.count > 0 && !visit(id, row) {
 		return walkStop
 	}

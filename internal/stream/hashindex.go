@@ -1,39 +1,53 @@
 package stream
 
+import "slices"
+
 const (
-	minSlots = 8
-	// migrateAtOnce is the index size up to which a change of size is done in one go.
-	migrateAtOnce = 1024
-	// migrateStep is how many old slots move at each insertion, which is enough to be done before the next growth.
-	migrateStep = 16
-	// gone marks a slot of the old index whose subject was removed.
-	gone = ^subjectID(0)
+	// shardSubjects is how many subjects a shard holds at most.
+	shardSubjects = 256
+	// maxDepth bounds the directory; beyond it shards just grow, which takes billions of subjects.
+	maxDepth = 24
 )
 
-// hashIndex finds subjects by text: open addressing with linear probing. It grows by moving a few slots at each
-// insertion, so that no insertion waits for a million others.
+// hashIndex finds subjects by the hash of their text: an extendible hash table. The first bits of a hash choose a shard, a
+// short list in order of hash, which is split in two when it is full. So it grows and shrinks by small pieces, and what it
+// holds has little to spare.
 type hashIndex struct {
-	names *names
-	slots []subjectID // a power of two; 0 is free
-	used  int
-	old   []subjectID // the slots before the last change of size; what is in both is the same
-	moved int         // slots of old that were moved
+	directory []*shard // by the first depth bits
+	depth     uint8
 }
 
-func (x *hashIndex) find(h uint32, text []byte) subjectID {
-	if id := x.probe(x.slots, h, text); id != 0 || x.old == nil {
-		return id
+type shard struct {
+	slots []uint64 // hash<<32 | subject id, ascending
+	depth uint8    // bits that all its hashes share
+}
+
+func (x *hashIndex) shard(h uint32) *shard { return x.directory[h>>(32-x.depth)] }
+
+// search gives the first slot whose hash is at least h, or the number of slots.
+func (s *shard) search(h uint32) int {
+	n := len(s.slots)
+	i := int(uint64(h<<s.depth) * uint64(n) >> 32) // hashes are spread evenly, so it is about here
+	for i > 0 && uint32(s.slots[i-1]>>32) >= h {
+		i--
 	}
-	return x.probe(x.old, h, text)
+	for i < n && uint32(s.slots[i]>>32) < h {
+		i++
+	}
+	return i
 }
 
-func (x *hashIndex) probe(slots []subjectID, h uint32, text []byte) subjectID {
-	if len(slots) == 0 {
+// find gives the subject with a hash that is accepted by is, or 0.
+func (x *hashIndex) find(h uint32, is func(subjectID) bool) subjectID {
+	if x.directory == nil {
 		return 0
 	}
-	mask := uint32(len(slots) - 1)
-	for i := h & mask; slots[i] != 0; i = (i + 1) & mask {
-		if id := slots[i]; id != gone && x.names.is(id, h, text) {
+	s := x.shard(h)
+	for _, slot := range s.slots[s.search(h):] {
+		if uint32(slot>>32) != h {
+			return 0
+		}
+		if id := subjectID(slot); is(id) {
 			return id
 		}
 	}
@@ -41,83 +55,67 @@ func (x *hashIndex) probe(slots []subjectID, h uint32, text []byte) subjectID {
 }
 
 // add inserts a subject that is not there.
-func (x *hashIndex) add(id subjectID) {
-	x.migrate(migrateStep)
-	if (x.used+1)*4 > len(x.slots)*3 {
-		x.resize(max(minSlots, 2*len(x.slots)))
+func (x *hashIndex) add(h uint32, id subjectID) {
+	if x.directory == nil {
+		x.directory = []*shard{{}}
 	}
-	x.place(id)
-	x.used++
+	s := x.shard(h)
+	for len(s.slots) >= shardSubjects && s.depth < maxDepth {
+		x.split(h, s)
+		s = x.shard(h)
+	}
+	if n := len(s.slots); n == cap(s.slots) {
+		s.slots = append(make([]uint64, 0, n+n/8+2), s.slots...)
+	}
+	s.slots = slices.Insert(s.slots, s.search(h), uint64(h)<<32|uint64(id))
 }
 
-func (x *hashIndex) place(id subjectID) {
-	mask := uint32(len(x.slots) - 1)
-	i := x.names.row(id).hash & mask
-	for x.slots[i] != 0 {
-		i = (i + 1) & mask
+func (x *hashIndex) split(h uint32, s *shard) {
+	if s.depth == x.depth {
+		wide := make([]*shard, 2*len(x.directory))
+		for i, s := range x.directory {
+			wide[2*i], wide[2*i+1] = s, s
+		}
+		x.directory = wide
+		x.depth++
 	}
-	x.slots[i] = id
+	bit := uint32(1) << (31 - s.depth)
+	at := s.search(h&^(bit-1) | bit) // the first whose next bit is set
+	low := &shard{slices.Clone(s.slots[:at]), s.depth + 1}
+	high := &shard{slices.Clone(s.slots[at:]), s.depth + 1}
+	x.set(h&^bit, low)
+	x.set(h|bit, high)
 }
 
-func (x *hashIndex) resize(n int) {
-	x.migrate(len(x.old)) // as a rule it is done
-	x.old, x.moved = x.slots, 0
-	x.slots = make([]subjectID, n)
-	if len(x.old) <= migrateAtOnce {
-		x.migrate(len(x.old))
+// set puts a shard wherever the hashes that begin like h lead.
+func (x *hashIndex) set(h uint32, s *shard) {
+	first := h >> (32 - x.depth) &^ (1<<(x.depth-s.depth) - 1)
+	for i := range uint32(1) << (x.depth - s.depth) {
+		x.directory[first+i] = s
 	}
 }
 
-func (x *hashIndex) migrate(n int) {
-	if x.old == nil {
+// remove takes a subject out.
+func (x *hashIndex) remove(h uint32, id subjectID) {
+	s := x.shard(h)
+	i := s.search(h)
+	for ; subjectID(s.slots[i]) != id; i++ {
+	}
+	s.slots = slices.Delete(s.slots, i, i+1)
+	n := len(s.slots)
+	if n >= shardSubjects/8 || n%8 != 0 {
 		return
 	}
-	end := min(x.moved+n, len(x.old))
-	for _, id := range x.old[x.moved:end] {
-		if id != 0 && id != gone {
-			x.place(id)
-		}
-	}
-	if x.moved = end; end == len(x.old) {
-		x.old = nil
-	}
-}
-
-// remove takes a subject out whose row still holds its hash.
-func (x *hashIndex) remove(id subjectID) {
-	h := x.names.row(id).hash
-	x.removeNew(id, h)
-	if x.old != nil {
-		mask := uint32(len(x.old) - 1)
-		for i := h & mask; x.old[i] != 0; i = (i + 1) & mask {
-			if x.old[i] == id {
-				x.old[i] = gone
-				break
+	if s.depth > 0 {
+		bit := uint32(1) << (32 - s.depth)
+		if other := x.shard(h ^ bit); other.depth == s.depth && n+len(other.slots) <= shardSubjects/4 {
+			low, high := s.slots, other.slots
+			if h&bit != 0 {
+				low, high = high, low
 			}
+			x.set(h&^bit, &shard{slices.Concat(low, high), s.depth - 1})
+			return
 		}
 	}
-	x.used--
-	if len(x.slots) > migrateAtOnce && x.used*8 < len(x.slots) && x.old == nil {
-		x.resize(len(x.slots) / 2)
-	}
-}
-
-func (x *hashIndex) removeNew(id subjectID, h uint32) {
-	mask := uint32(len(x.slots) - 1)
-	i := h & mask
-	for x.slots[i] != id {
-		if x.slots[i] == 0 {
-			return // not moved yet
-		}
-		i = (i + 1) & mask
-	}
-	// Close the gap: what follows moves up unless that would put it before its own place.
-	for j := (i + 1) & mask; x.slots[j] != 0; j = (j + 1) & mask {
-		home := x.names.row(x.slots[j]).hash & mask
-		if (j-home)&mask >= (j-i)&mask {
-			x.slots[i] = x.slots[j]
-			i = j
-		}
-	}
-	x.slots[i] = 0
+	s.slots = slices.Clone(s.slots)
 }

@@ -11,6 +11,7 @@ type flying struct {
 	rollup   rollup
 	hasID    bool
 	marker   bool // a delete marker
+	unwanted bool // is not kept, and has no subject
 	// schedule: it has a schedule; scheduling: it has to do with one.
 	schedule, scheduling bool
 }

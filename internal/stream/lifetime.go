@@ -152,8 +152,7 @@ func (s *State) NextExpiry() time.Time {
 	next := int64(math.MaxInt64)
 	if s.cfg.MaxAge > 0 {
 		if c, ok := s.firstAging(); ok {
-			b, _ := s.log.at(c)
-			next = b.times[c.row] + s.cfg.MaxAge.Nanoseconds()
+			next = s.log.time(c) + s.cfg.MaxAge.Nanoseconds()
 		}
 	}
 	if s.cfg.AllowMsgTTL && len(s.life.deadlines) > 0 {
@@ -198,7 +197,7 @@ func (s *State) dueByAge(limit int64, most int, d *Due, going map[subjectID]uint
 	if !ok {
 		return
 	}
-	if b, _ := s.log.at(c); b.times[c.row] > limit {
+	if s.log.time(c) > limit {
 		return
 	}
 	if s.cfg.SubjectDeleteMarkerTTL <= 0 {
@@ -207,13 +206,12 @@ func (s *State) dueByAge(limit int64, most int, d *Due, going map[subjectID]uint
 		return
 	}
 	for ok && len(d.Seqs)+len(d.Markers) < most {
-		b, r := s.log.at(c)
-		if b.times[c.row] > limit {
+		if s.log.time(c) > limit {
 			return
 		}
-		seq := b.base + uint64(r.offset)
+		seq := s.log.seq(c)
 		if !s.life.never.has(seq) {
-			s.replaceOrRemove(seq, r.subject, d, going)
+			s.replaceOrRemove(seq, s.log.subject(c), d, going)
 		}
 		s.life.aged = seq + 1
 		c, ok = s.log.after(c)
@@ -238,8 +236,7 @@ func (s *State) dueByTTL(now int64, most int, d *Due, going map[subjectID]uint32
 	d.Seqs = d.Seqs[:from]
 	for _, seq := range over {
 		c, _ := s.log.find(seq)
-		_, r := s.log.at(c)
-		s.replaceOrRemove(seq, r.subject, d, going)
+		s.replaceOrRemove(seq, s.log.subject(c), d, going)
 	}
 }
 
@@ -276,10 +273,9 @@ func (s *State) AcceptMarker(seq uint64, now time.Time) (Accepted, bool) {
 	if !ok {
 		return Accepted{}, false
 	}
-	_, r := s.log.at(c)
 	ttl := s.cfg.SubjectDeleteMarkerTTL.Truncate(time.Second)
 	s.header = fmt.Appendf(s.header[:0], "NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %s\r\nNats-Rollup: sub\r\n\r\n", ttl)
-	text := s.names.text(r.subject)
+	text := s.names.text(s.log.subject(c))
 	f := flying{size: s.accounted(len(text), len(s.header), 0), rollup: rollupSubject, ttl: int64(ttl / time.Second), marker: true}
 	a := s.admit(text, f, nil, max(now.UnixNano(), s.nextTime))
 	a.Header = s.header

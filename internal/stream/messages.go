@@ -6,8 +6,9 @@ import (
 	"sort"
 )
 
-// blockMessages is how many messages a block holds at most.
-const blockMessages = 512
+// openBlocks is how many full blocks stay open in front of the one that is being filled: what is read and removed soon
+// after it came, as a work queue does it, costs no packing.
+const openBlocks = 4
 
 // messages is the index of what is visible, by sequence: blocks of up to 512 messages in order. Deleted sequences
 // cost nothing: a block lists what is there, shrinks when half of it is gone and joins its neighbour when both are
@@ -15,39 +16,21 @@ const blockMessages = 512
 type messages struct {
 	blocks []*block
 	bases  []uint64 // of the blocks, for the search
+	lives  tally    // messages that are there, by block
 	head   int      // the first row of the first block that is there
 	live   uint64
-	spare  *block // an emptied block, for the next
-}
-
-// block is a run of messages. Those that are gone have no subject.
-type block struct {
-	base   uint64 // offsets count from here
-	live   int
-	rows   []row
-	times  []int64
-	places []Place // nil while nobody set one
-}
-
-// row is the fixed part of a message.
-type row struct {
-	offset  uint32
-	subject subjectID // 0: gone
-	size    uint32    // as accounted, at most math.MaxUint32
+	spare  block // the rows of a block that was packed or emptied, for the next
+	eager  bool  // blocks are packed when they are full
 }
 
 // cursor is a position in the index.
 type cursor struct{ block, row int }
 
-func (l *messages) at(c cursor) (*block, *row) {
-	b := l.blocks[c.block]
-	return b, &b.rows[c.row]
-}
-
-func (l *messages) seq(c cursor) uint64 {
-	b, r := l.at(c)
-	return b.base + uint64(r.offset)
-}
+func (l *messages) seq(c cursor) uint64        { return l.blocks[c.block].seq(c.row) }
+func (l *messages) time(c cursor) int64        { return l.blocks[c.block].time(c.row) }
+func (l *messages) size(c cursor) uint64       { return l.blocks[c.block].size(c.row) }
+func (l *messages) subject(c cursor) subjectID { return l.blocks[c.block].subject(c.row) }
+func (l *messages) place(c cursor) Place       { return l.blocks[c.block].placeOf(c.row) }
 
 // add appends a message behind all others.
 func (l *messages) add(seq uint64, time int64, id subjectID, size uint64, place Place) {
@@ -55,7 +38,7 @@ func (l *messages) add(seq uint64, time int64, id subjectID, size uint64, place 
 	if n := len(l.blocks); n > 0 {
 		b = l.blocks[n-1]
 	}
-	if b == nil || len(b.rows) == blockMessages || seq-b.base > math.MaxUint32 {
+	if b == nil || b.packed != nil || len(b.rows) == blockMessages || seq-b.base > math.MaxUint32 {
 		b = l.newBlock(seq)
 	}
 	b.rows = append(b.rows, row{uint32(seq - b.base), id, uint32(min(size, math.MaxUint32))})
@@ -64,51 +47,53 @@ func (l *messages) add(seq uint64, time int64, id subjectID, size uint64, place 
 		b.place(len(b.rows)-1, place)
 	}
 	b.live++
+	l.lives.add(len(l.blocks)-1, 1)
 	l.live++
 }
 
 func (l *messages) newBlock(base uint64) *block {
-	b := l.spare
-	l.spare = nil
-	switch {
-	case b != nil:
-	case len(l.blocks) == 0:
-		b = &block{} // most streams are small: it grows
-	default:
-		b = &block{rows: make([]row, 0, blockMessages), times: make([]int64, 0, blockMessages)}
+	late := openBlocks
+	if l.eager {
+		late = 0
 	}
-	b.base = base
+	if i := len(l.blocks) - 1 - late; i >= 0 && l.blocks[i].packed == nil {
+		l.pack(i)
+	}
+	b := &block{base: base, rows: l.spare.rows, times: l.spare.times}
+	l.spare = block{}
+	if b.rows == nil && len(l.blocks) > 0 { // most streams are small: their first block grows
+		b.rows, b.times = make([]row, 0, blockMessages), make([]int64, 0, blockMessages)
+	}
 	l.blocks = append(l.blocks, b)
 	l.bases = append(l.bases, base)
+	l.lives.push(0)
 	return b
 }
 
-func (b *block) place(i int, p Place) {
-	if b.places == nil {
-		if p == 0 {
-			return
-		}
-		b.places = make([]Place, 0, cap(b.rows))
+// pack packs a block and keeps its rows for the next.
+func (l *messages) pack(i int) {
+	b := l.blocks[i]
+	open := *b
+	b.become(true, b)
+	l.bases[i] = b.base
+	l.keep(&open)
+	if i == 0 {
+		l.head = 0
 	}
-	for len(b.places) <= i {
-		b.places = append(b.places, 0)
-	}
-	b.places[i] = p
 }
 
-// placeOf is 0 where nobody set one.
-func (b *block) placeOf(i int) Place {
-	if i < len(b.places) {
-		return b.places[i]
+// keep keeps the rows of a block that needs them no more.
+func (l *messages) keep(b *block) {
+	if l.spare.rows == nil && cap(b.rows) == blockMessages {
+		l.spare = block{rows: b.rows[:0], times: b.times[:0]}
 	}
-	return 0
 }
 
 // placed reports whether a message has a place.
 func (l *messages) placed() bool {
 	for _, b := range l.blocks {
 		for i, p := range b.places {
-			if p != 0 && b.rows[i].subject != 0 {
+			if p != 0 && b.there(i) {
 				return true
 			}
 		}
@@ -136,26 +121,13 @@ func (l *messages) search(seq uint64) (cursor, bool) {
 		}
 	}
 	i := l.blocks[at].search(seq)
-	if i == len(l.blocks[at].rows) {
+	if i == l.blocks[at].rowCount() {
 		if at++; at == n {
 			return cursor{}, false
 		}
 		i = 0
 	}
 	return cursor{at, i}, true
-}
-
-// search gives the first row whose sequence is at least seq, or the number of rows.
-func (b *block) search(seq uint64) int {
-	if seq <= b.base {
-		return 0
-	}
-	off := seq - b.base
-	n := len(b.rows)
-	if off < uint64(n) && uint64(b.rows[off].offset) == off {
-		return int(off)
-	}
-	return sort.Search(n, func(i int) bool { return uint64(b.rows[i].offset) >= off })
 }
 
 // seek gives the first message whose sequence is at least seq.
@@ -176,11 +148,9 @@ func (l *messages) first() (cursor, bool) { return cursor{0, l.head}, l.live > 0
 // settle goes on from c, inclusive, to a message that is there.
 func (l *messages) settle(c cursor) (cursor, bool) {
 	for ; c.block < len(l.blocks); c.block, c.row = c.block+1, 0 {
-		rows := l.blocks[c.block].rows
-		for ; c.row < len(rows); c.row++ {
-			if rows[c.row].subject != 0 {
-				return c, true
-			}
+		b := l.blocks[c.block]
+		if c.row = b.next(c.row); c.row < b.rowCount() {
+			return c, true
 		}
 	}
 	return c, false
@@ -206,15 +176,15 @@ func (l *messages) seekBack(seq uint64) (cursor, bool) {
 // before gives the last message in front of c.
 func (l *messages) before(c cursor) (cursor, bool) {
 	for {
-		for c.row--; c.row >= 0; c.row-- {
-			if l.blocks[c.block].rows[c.row].subject != 0 {
+		if c.row > 0 {
+			if c.row = l.blocks[c.block].previous(c.row - 1); c.row >= 0 {
 				return c, true
 			}
 		}
 		if c.block--; c.block < 0 {
 			return c, false
 		}
-		c.row = len(l.blocks[c.block].rows)
+		c.row = l.blocks[c.block].rowCount()
 	}
 }
 
@@ -224,8 +194,8 @@ func (l *messages) find(seq uint64) (cursor, bool) {
 	if !ok {
 		return c, false
 	}
-	b, r := l.at(c)
-	return c, r.subject != 0 && b.base+uint64(r.offset) == seq
+	b := l.blocks[c.block]
+	return c, b.seq(c.row) == seq && b.there(c.row)
 }
 
 // from counts the messages whose sequence is at least seq.
@@ -234,39 +204,22 @@ func (l *messages) from(seq uint64) uint64 {
 	if !ok {
 		return 0
 	}
-	n := 0
-	for _, r := range l.blocks[c.block].rows[c.row:] {
-		if r.subject != 0 {
-			n++
-		}
-	}
-	// From whichever end is nearer.
-	if c.block < len(l.blocks)/2 {
-		n -= l.blocks[c.block].live
-		for _, b := range l.blocks[:c.block] {
-			n -= b.live
-		}
-		return l.live + uint64(n)
-	}
-	for _, b := range l.blocks[c.block+1:] {
-		n += b.live
-	}
-	return uint64(n)
+	b := l.blocks[c.block]
+	return l.live - l.lives.before(c.block) - uint64(b.live-b.from(c.row))
 }
 
 // remove takes a message out. Cursors do not survive it.
 func (l *messages) remove(c cursor) {
-	b, r := l.at(c)
-	r.subject = 0
-	b.live--
+	b := l.blocks[c.block]
+	b.remove(c.row)
+	l.lives.add(c.block, -1)
 	l.live--
 	switch {
 	case b.live == 0:
 		l.dropBlock(c.block)
-	case c.block > 0 && b.live*2 < len(b.rows):
+	case c.block > 0 && b.live*2 < b.rowCount():
 		// Not the first block: retention eats it from the front and will have it whole soon.
-		b.compact()
-		l.join(c.block)
+		l.compact(c.block)
 	}
 	if c.block <= 1 {
 		l.findHead()
@@ -279,17 +232,12 @@ func (l *messages) findHead() {
 		l.head = 0
 		return
 	}
-	for rows := l.blocks[0].rows; rows[l.head].subject == 0; {
-		l.head++
-	}
+	l.head = l.blocks[0].next(l.head)
 }
 
 func (l *messages) dropBlock(i int) {
-	b := l.blocks[i]
-	if cap(b.rows) == blockMessages && l.spare == nil {
-		b.rows, b.times, b.places = b.rows[:0], b.times[:0], nil
-		l.spare = b
-	}
+	l.keep(l.blocks[i])
+	l.lives.delete(i)
 	if i == 0 {
 		l.blocks[0] = nil
 		l.blocks, l.bases, l.head = l.blocks[1:], l.bases[1:], 0
@@ -299,59 +247,34 @@ func (l *messages) dropBlock(i int) {
 	l.bases = slices.Delete(l.bases, i, i+1)
 }
 
-// compact forgets the rows that are gone.
-func (b *block) compact() {
-	rows := make([]row, 0, b.live)
-	times := make([]int64, 0, b.live)
-	var places []Place
-	if b.places != nil {
-		places = make([]Place, 0, b.live)
-	}
-	for i, r := range b.rows {
-		if r.subject == 0 {
-			continue
-		}
-		rows, times = append(rows, r), append(times, b.times[i])
-		if places != nil {
-			places = append(places, b.placeOf(i))
-		}
-	}
-	b.rows, b.times, b.places = rows, times, places
-}
-
-// join merges a thin block with a neighbour when both together are still at most half full.
-func (l *messages) join(i int) {
-	if i+1 < len(l.blocks) && l.tryJoin(i) {
+// compact forgets the rows of a block that are gone, or merges it with a neighbour when both together are still at most
+// half full.
+func (l *messages) compact(i int) {
+	if l.join(i) || l.join(i-1) {
 		return
 	}
-	if i > 0 {
-		l.tryJoin(i - 1)
-	}
+	b := l.blocks[i]
+	b.become(b.packed != nil, b)
+	l.bases[i] = b.base
 }
 
-func (l *messages) tryJoin(i int) bool {
-	a, b := l.blocks[i], l.blocks[i+1]
-	if a.live+b.live > blockMessages/2 {
+// join merges a block with the next, if it may be.
+func (l *messages) join(i int) bool {
+	if i+1 >= len(l.blocks) {
 		return false
 	}
-	if len(b.rows) > 0 && b.base+uint64(b.rows[len(b.rows)-1].offset)-a.base > math.MaxUint32 {
+	a, b := l.blocks[i], l.blocks[i+1]
+	if a.live+b.live > blockMessages/2 || !spans(a, b) {
 		return false
 	}
 	if i == 0 {
 		l.head = 0
 	}
-	a.compact()
-	b.compact()
-	shift := uint32(b.base - a.base)
-	for k, r := range b.rows {
-		r.offset += shift
-		a.rows = append(a.rows, r)
-		a.times = append(a.times, b.times[k])
-		if b.places != nil || a.places != nil {
-			a.place(len(a.rows)-1, b.placeOf(k))
-		}
-	}
-	a.live += b.live
+	a.become(i+1 < len(l.blocks)-1-openBlocks, a, b)
+	l.bases[i] = a.base
+	l.lives.add(i, b.live)
+	l.lives.add(i+1, -b.live)
+	l.lives.delete(i + 1)
 	l.blocks = slices.Delete(l.blocks, i+1, i+2)
 	l.bases = slices.Delete(l.bases, i+1, i+2)
 	return true
@@ -359,10 +282,9 @@ func (l *messages) tryJoin(i int) bool {
 
 // seekTime gives the first message that is not older than a time. Times never fall from one message to the next.
 func (l *messages) seekTime(ns int64) (cursor, bool) {
-	at := sort.Search(len(l.blocks), func(i int) bool { return l.blocks[i].times[len(l.blocks[i].times)-1] >= ns })
+	at := sort.Search(len(l.blocks), func(i int) bool { return l.blocks[i].time(l.blocks[i].rowCount()-1) >= ns })
 	if at == len(l.blocks) {
 		return cursor{}, false
 	}
-	times := l.blocks[at].times
-	return l.settle(cursor{at, sort.Search(len(times), func(i int) bool { return times[i] >= ns })})
+	return l.settle(cursor{at, l.blocks[at].searchTime(ns)})
 }

@@ -31,12 +31,12 @@ func (s *State) Meta(seq uint64) (Meta, bool) {
 }
 
 func (s *State) metaAt(c cursor) Meta {
-	b, r := s.log.at(c)
+	b := s.log.blocks[c.block]
 	return Meta{
-		Seq:     b.base + uint64(r.offset),
-		Time:    b.times[c.row],
-		Size:    uint64(r.size),
-		Subject: s.names.text(r.subject),
+		Seq:     b.seq(c.row),
+		Time:    b.time(c.row),
+		Size:    b.size(c.row),
+		Subject: s.names.text(b.subject(c.row)),
 		Place:   b.placeOf(c.row),
 	}
 }
@@ -55,12 +55,11 @@ func (s *State) sizeOf(seq uint64) uint64 {
 	if !ok {
 		return 0
 	}
-	_, r := s.log.at(c)
-	return uint64(r.size)
+	return s.log.size(c)
 }
 
 // fromEnd gives the k-th last visible message of a subject; 0 is the last.
-func (s *State) fromEnd(row *name, k int) (uint64, bool) {
+func (s *State) fromEnd(row name, k int) (uint64, bool) {
 	switch {
 	case k < 0 || k >= int(row.count):
 		return 0, false
@@ -73,7 +72,7 @@ func (s *State) fromEnd(row *name, k int) (uint64, bool) {
 }
 
 // nextOf gives the first sequence of a subject that is at least from.
-func (s *State) nextOf(row *name, from uint64) (uint64, bool) {
+func (s *State) nextOf(row name, from uint64) (uint64, bool) {
 	switch {
 	case row.count == 0 || from > row.last:
 		return 0, false
@@ -86,7 +85,7 @@ func (s *State) nextOf(row *name, from uint64) (uint64, bool) {
 }
 
 // previousOf gives the last sequence of a subject that is at most upto.
-func (s *State) previousOf(row *name, upto uint64) (uint64, bool) {
+func (s *State) previousOf(row name, upto uint64) (uint64, bool) {
 	switch {
 	case row.count == 0 || upto < row.first:
 		return 0, false
@@ -99,7 +98,7 @@ func (s *State) previousOf(row *name, upto uint64) (uint64, bool) {
 }
 
 // countOf counts the messages of a subject whose sequence is at least from.
-func (s *State) countOf(row *name, from uint64) uint64 {
+func (s *State) countOf(row name, from uint64) uint64 {
 	switch {
 	case row.count == 0 || from > row.last:
 		return 0
@@ -208,7 +207,7 @@ func (s *State) nextOfMany(f *Filter, c cursor) (Meta, bool) {
 		return s.metaIf(c, found)
 	}
 	at, best := s.log.seq(c), uint64(math.MaxUint64)
-	f.walk(s, func(_ subjectID, row *name) bool {
+	f.walk(s, func(_ subjectID, row name) bool {
 		if seq, ok := s.nextOf(row, at); ok {
 			best = min(best, seq)
 		}
@@ -230,8 +229,7 @@ func (s *State) scan(f *Filter, c cursor, n int) (at cursor, found, more bool) {
 		if n--; n < 0 {
 			return c, false, true
 		}
-		_, r := s.log.at(c)
-		if f.passes(s, r.subject) {
+		if f.passes(s, s.log.subject(c)) {
 			return c, true, true
 		}
 	}
@@ -242,7 +240,7 @@ func (s *State) scan(f *Filter, c cursor, n int) (at cursor, found, more bool) {
 func (s *State) listFew(f *Filter) {
 	m := &f.memo
 	m.few, m.tooMany, m.through = m.few[:0], false, s.lastSeq
-	m.walked = f.walk(s, func(id subjectID, _ *name) bool {
+	m.walked = f.walk(s, func(id subjectID, _ name) bool {
 		if len(m.few) == fewSubjects {
 			m.few, m.tooMany = nil, true
 			return false
@@ -268,7 +266,7 @@ func (s *State) Last(f *Filter, upto uint64) (Meta, bool) {
 		// The last is often near.
 		c, ok := s.log.seekBack(upto)
 		for n := scanAhead; ok && n > 0; n-- {
-			if _, r := s.log.at(c); f.passes(s, r.subject) {
+			if f.passes(s, s.log.subject(c)) {
 				return s.metaAt(c), true
 			}
 			c, ok = s.log.before(c)
@@ -278,7 +276,7 @@ func (s *State) Last(f *Filter, upto uint64) (Meta, bool) {
 		}
 	}
 	var best uint64
-	f.walk(s, func(_ subjectID, row *name) bool {
+	f.walk(s, func(_ subjectID, row name) bool {
 		if seq, ok := s.previousOf(row, upto); ok {
 			best = max(best, seq)
 		}
@@ -315,7 +313,7 @@ func (s *State) Pending(f *Filter, from uint64) (n uint64) {
 			return n + s.scanPending(f, max(from, m.through+1))
 		}
 	}
-	f.walk(s, func(_ subjectID, row *name) bool {
+	f.walk(s, func(_ subjectID, row name) bool {
 		n += s.countOf(row, from)
 		return true
 	})
@@ -325,7 +323,7 @@ func (s *State) Pending(f *Filter, from uint64) (n uint64) {
 // scanPending counts by looking at every message from from on.
 func (s *State) scanPending(f *Filter, from uint64) (n uint64) {
 	for c, ok := s.log.seek(from); ok; c, ok = s.log.after(c) {
-		if _, r := s.log.at(c); f.passes(s, r.subject) {
+		if f.passes(s, s.log.subject(c)) {
 			n++
 		}
 	}
@@ -342,7 +340,7 @@ func (s *State) LastPerSubject(dst []uint64, f *Filter, upto uint64, most int) (
 		upto = math.MaxUint64
 	}
 	start, over := len(dst), false
-	f.walk(s, func(_ subjectID, row *name) bool {
+	f.walk(s, func(_ subjectID, row name) bool {
 		seq, ok := s.previousOf(row, upto)
 		if !ok {
 			return true
@@ -372,7 +370,7 @@ const MaxSubjectDetails = 100_000
 // Subjects lists the subjects that pass, in bytewise order, from position offset on and at most limit of them. total
 // counts all that pass.
 func (s *State) Subjects(f *Filter, offset, limit int) (page []SubjectCount, total int) {
-	f.walk(s, func(id subjectID, row *name) bool {
+	f.walk(s, func(id subjectID, row name) bool {
 		if total >= offset && len(page) < limit {
 			page = append(page, SubjectCount{string(s.names.text(id)), uint64(row.count)})
 		}

@@ -17,16 +17,14 @@ func (s *State) removeSeq(seq uint64, e *Effects, foreseen bool) bool {
 	if !ok {
 		return false
 	}
-	b, r := s.log.at(c)
-	id, size := r.subject, uint64(r.size)
-	removed := Removed{Seq: seq, Subject: s.names.text(id), Size: size, Place: b.placeOf(c.row)}
-	row := s.names.row(id)
+	id, size := s.log.subject(c), s.log.size(c)
+	removed := Removed{Seq: seq, Subject: s.names.text(id), Size: size, Place: s.log.place(c)}
 	if !foreseen {
-		s.forgetVirtual(row, size)
+		s.forgetVirtual(s.names.row(id), size)
 	}
 	s.log.remove(c)
 	s.bytes -= size
-	s.takeFrom(row, id, seq)
+	s.takeFrom(id, seq)
 	if seq == s.firstSeq {
 		s.findFirst()
 	}
@@ -39,42 +37,53 @@ func (s *State) removeSeq(seq uint64, e *Effects, foreseen bool) bool {
 }
 
 // takeFrom removes a sequence from its subject, and the subject with its last message.
-func (s *State) takeFrom(row *name, id subjectID, seq uint64) {
-	row.count--
-	if row.count == 0 {
-		row.first, row.last = 0, 0
-		s.dropPosting(row)
+func (s *State) takeFrom(id subjectID, seq uint64) {
+	row := s.names.rows.at(id)
+	if row.more == 0 {
+		row.first = 0
 		s.visible--
-		if !s.flight.holds(row.flight) {
+		s.names.drop(id)
+		return
+	}
+	m := s.names.mores.at(row.more)
+	m.count--
+	if m.count == 0 {
+		row.first, m.last = 0, 0
+		s.dropPosting(m)
+		s.visible--
+		if !s.flight.holds(m.flight) {
 			s.names.drop(id)
 		}
 		return
 	}
-	if row.posting == 0 { // two were there
+	if m.posting == 0 { // two were there
 		if seq == row.first {
-			row.first = row.last
+			row.first = m.last
 		} else {
-			row.last = row.first
+			m.last = row.first
 		}
+		s.names.trim(id)
 		return
 	}
-	p := s.postings.at(row.posting)
+	p := s.postings.at(m.posting)
 	p.remove(seq)
 	switch seq {
 	case row.first:
-		row.first = p.runs[0].first()
-	case row.last:
-		row.last = p.runs[len(p.runs)-1].last()
+		row.first = p.first()
+	case m.last:
+		m.last = p.last()
 	}
-	if row.count == 1 {
-		s.dropPosting(row)
+	if m.count == 1 {
+		s.dropPosting(m)
+		s.names.trim(id)
 	}
 }
 
 func (s *State) newPosting() uint32 {
-	if n := len(s.freePostings); n > 0 {
-		i := s.freePostings[n-1]
-		s.freePostings = s.freePostings[:n-1]
+	if i := s.freePosting; i != 0 {
+		p := s.postings.at(i)
+		s.freePosting = uint32(p.base)
+		*p = posting{}
 		return i
 	}
 	if s.postings.n == 0 {
@@ -83,13 +92,20 @@ func (s *State) newPosting() uint32 {
 	return s.postings.add(posting{})
 }
 
-func (s *State) dropPosting(row *name) {
-	if row.posting == 0 {
+func (s *State) dropPosting(m *nameMore) {
+	if m.posting == 0 {
 		return
 	}
-	*s.postings.at(row.posting) = posting{}
-	s.freePostings = append(s.freePostings, row.posting)
-	row.posting = 0
+	*s.postings.at(m.posting) = posting{base: uint64(s.freePosting)}
+	s.freePosting = m.posting
+	m.posting = 0
+}
+
+// removeOldest removes the oldest messages of a subject, of which keep are to stay: at least one, so that the subject does.
+func (s *State) removeOldest(id subjectID, keep int64, e *Effects, foreseen bool) {
+	for row := s.names.row(id); int64(row.count) > keep; row = s.names.row(id) {
+		s.removeSeq(row.first, e, foreseen)
+	}
 }
 
 // findFirst moves firstSeq to the first message that is there.
@@ -109,6 +125,8 @@ func (s *State) CheckDelete(seq uint64) error {
 		return jserr.New(jserr.StreamMsgDeleteFailed, "err", "message delete not permitted")
 	case seq > s.lastSeq && s.cfg.Storage == api.FileStorage: // as nats-server's file storage answers
 		return jserr.New(jserr.StreamMsgDeleteFailed, "err", "stream store EOF")
+	case (seq == 0 || seq < s.firstSeq) && s.cfg.Storage == api.FileStorage:
+		return jserr.New(jserr.StreamMsgDeleteFailed, "err", "no message found")
 	case !s.Has(seq):
 		return jserr.New(jserr.SequenceNotFound, "seq", seq)
 	}
@@ -214,20 +232,26 @@ func (s *State) removeBelow(seq uint64, e *Effects) (n uint64) {
 func (s *State) clear(e *Effects) uint64 {
 	log, old := s.log, s.names
 	s.log, s.bytes, s.visible = messages{}, 0, 0
-	s.postings, s.freePostings = paged[posting]{}, nil
+	s.postings, s.freePosting = paged[posting]{}, 0
 	s.names = names{freed: old.freed + 1}
 	s.names.init()
 	s.life, s.plans = lifetimes{}, schedules{}
 	s.stray, s.virtual.stale = false, true
 	for pos := s.flight.head; pos != s.flight.tail; pos = (pos + 1) & positionMask {
 		f := s.flight.at(pos)
+		if f.unwanted {
+			continue
+		}
 		f.subject = s.intern(old.text(f.subject))
-		s.names.row(f.subject).flight = pos + 1
+		s.names.setFlight(f.subject, pos+1)
 	}
 	s.findFirst()
 	for c, ok := log.first(); ok; c, ok = log.after(c) {
-		b, r := log.at(c)
-		e.add(Removed{Seq: b.base + uint64(r.offset), Subject: old.text(r.subject), Size: uint64(r.size), Place: b.placeOf(c.row)})
+		if e.full() {
+			e.Count++
+			continue
+		}
+		e.add(Removed{Seq: log.seq(c), Subject: old.text(log.subject(c)), Size: log.size(c), Place: log.place(c)})
 	}
 	return log.live
 }
@@ -270,9 +294,7 @@ func (s *State) findStray() {
 // enforcePerSubject removes the oldest messages of subjects with more than limit.
 func (s *State) enforcePerSubject(limit int64, e *Effects) {
 	for id := subjectID(1); id < s.names.rows.n; id++ {
-		for row := s.names.row(id); int64(row.count) > limit; {
-			s.removeSeq(row.first, e, false)
-		}
+		s.removeOldest(id, limit, e, false)
 	}
 }
 

@@ -146,6 +146,8 @@ func (r *reader) subjects(s *State) []subjectID {
 func (r *reader) messages(s *State, ids []subjectID) {
 	n := r.count(4)
 	places := r.unsigned() == 1
+	s.log.eager = true
+	defer func() { s.log.eager = false }()
 	var seq uint64
 	var at int64
 	for range n {
@@ -171,7 +173,7 @@ func (r *reader) messages(s *State, ids []subjectID) {
 		seq, at = seq+step, at+dt
 		s.log.add(seq, at, ids[position], size, place)
 		s.bytes += size
-		s.appendTo(s.names.row(ids[position]), seq)
+		s.appendTo(ids[position], seq)
 	}
 	switch {
 	case r.err != nil:

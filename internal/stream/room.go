@@ -135,11 +135,14 @@ func (s *State) replayFlight() {
 	tail, rolledAll := q.tail, uint64(0)
 	for pos := q.head; pos != tail; pos = (pos + 1) & positionMask {
 		f := q.at(pos)
-		row := s.names.row(f.subject)
-		newest := row.flight
-		row.flight, q.tail, q.rolledAll = f.previous, pos, rolledAll
+		if f.unwanted {
+			continue
+		}
+		newest := s.names.row(f.subject).flight
+		s.names.setFlight(f.subject, f.previous)
+		q.tail, q.rolledAll = pos, rolledAll
 		s.forecast(f)
-		row.flight = newest
+		s.names.setFlight(f.subject, newest)
 		if f.rollup == rollupAll && !q.ignore {
 			rolledAll = f.seq
 		}
@@ -148,7 +151,7 @@ func (s *State) replayFlight() {
 }
 
 // forgetVirtual follows a removal that does not come from the queue in flight.
-func (s *State) forgetVirtual(row *name, size uint64) {
+func (s *State) forgetVirtual(row name, size uint64) {
 	switch {
 	case s.virtual.stale:
 	case s.flight.rollups == 0 && (s.cfg.MaxMsgsPer <= 0 && !s.rollsUp() || !s.flight.holds(row.flight)):

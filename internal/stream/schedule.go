@@ -142,9 +142,8 @@ const purgeSchedule = "purge"
 // removeSubject removes all messages of a subject.
 func (s *State) removeSubject(text []byte, e *Effects) {
 	if id := s.names.find(text); id != 0 {
-		row := s.names.row(id)
-		for n := row.count; n > 0; n-- {
-			s.removeSeq(row.first, e, false)
+		for n := s.names.row(id).count; n > 0; n-- {
+			s.removeSeq(s.names.row(id).first, e, false)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (s *State) appendSubjects(b []byte) (_ []byte, positions []uint32) {
 		if row.count == 0 {
 			return walkOn
 		}
-		text := s.names.arena.get(row.text)
+		text := s.names.text(id)
 		shared := 0
 		for shared < min(len(before), len(text)) && before[shared] == text[shared] {
 			shared++
@@ -75,7 +75,7 @@ func (s *State) appendSubjects(b []byte) (_ []byte, positions []uint32) {
 		b = appendText(b, text[shared:])
 		positions[id] = n
 		n++
-		before = text
+		before = append(before[:0], text...)
 		return walkOn
 	})
 	return b, positions
@@ -91,16 +91,15 @@ func (s *State) appendMessages(b []byte, positions []uint32) []byte {
 	var seq uint64
 	var time int64
 	for c, ok := s.log.first(); ok; c, ok = s.log.after(c) {
-		block, r := s.log.at(c)
-		at := block.base + uint64(r.offset)
-		b = binary.AppendUvarint(b, at-seq)
-		b = binary.AppendVarint(b, block.times[c.row]-time)
-		b = binary.AppendUvarint(b, uint64(r.size))
-		b = binary.AppendUvarint(b, uint64(positions[r.subject]))
+		nextSeq, nextTime := s.log.seq(c), s.log.time(c)
+		b = binary.AppendUvarint(b, nextSeq-seq)
+		b = binary.AppendVarint(b, nextTime-time)
+		b = binary.AppendUvarint(b, s.log.size(c))
+		b = binary.AppendUvarint(b, uint64(positions[s.log.subject(c)]))
 		if places == 1 {
-			b = binary.AppendUvarint(b, uint64(block.placeOf(c.row)))
+			b = binary.AppendUvarint(b, uint64(s.log.place(c)))
 		}
-		seq, time = at, block.times[c.row]
+		seq, time = nextSeq, nextTime
 	}
 	return b
 }

@@ -35,18 +35,18 @@ type State struct {
 	created time.Time
 
 	// What is visible.
-	firstSeq     uint64 // lastSeq+1 when empty
-	lastSeq      uint64
-	lastTime     int64
-	bytes        uint64
-	log          messages
-	names        names
-	postings     paged[posting]
-	freePostings []uint32
-	visible      int    // subjects with at least one message
-	lastID       []byte // Nats-Msg-Id of the last message; empty when it had none
-	life         lifetimes
-	plans        schedules
+	firstSeq    uint64 // lastSeq+1 when empty
+	lastSeq     uint64
+	lastTime    int64
+	bytes       uint64
+	log         messages
+	names       names
+	postings    paged[posting]
+	freePosting uint32 // the base of each that is free leads to the next
+	visible     int    // subjects with at least one message
+	lastID      []byte // Nats-Msg-Id of the last message; empty when it had none
+	life        lifetimes
+	plans       schedules
 
 	// What is accepted.
 	flight     inFlight
@@ -150,16 +150,20 @@ func (s *State) InFlight() int { return s.flight.len() }
 // Forgotten counts the message ids that were forgotten before their window ended, since there were more than 4,194,304.
 func (s *State) Forgotten() uint64 { return s.dedup.forgotten }
 
-// accounted is the size of a message as the storage type counts it in NATS: file storage writes 30 bytes around a
-// message, and 4 more where it has a header; memory storage counts 16.
+// accounted is the size of a message as the storage type counts it in NATS.
 func (s *State) accounted(subjectLen, headerLen, dataLen int) uint64 {
-	n := uint64(subjectLen) + uint64(headerLen) + uint64(dataLen)
-	switch {
-	case s.cfg.Storage == api.MemoryStorage:
-		return n + 16
-	case headerLen > 0:
-		return n + 34
-	default:
-		return n + 30
+	if s.cfg.Storage == api.MemoryStorage {
+		return uint64(subjectLen) + uint64(headerLen) + uint64(dataLen) + 16
 	}
+	return StoredSize(subjectLen, headerLen, dataLen)
+}
+
+// StoredSize is what a message counts for in a stream with storage: file. NATS writes 30 bytes around a message, and 4
+// more where it has a header.
+func StoredSize(subjectLen, headerLen, dataLen int) uint64 {
+	n := uint64(subjectLen) + uint64(headerLen) + uint64(dataLen) + 30
+	if headerLen > 0 {
+		n += 4
+	}
+	return n
 }

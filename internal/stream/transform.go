@@ -30,7 +30,7 @@ func (s *State) transformed(text []byte) []byte {
 }
 
 // republishOf tells where a message is copied to. row is its subject before it is counted.
-func (s *State) republishOf(m *Message, row *name, e *Effects) {
+func (s *State) republishOf(m *Message, row name, e *Effects) {
 	out, ok := s.republish.Append(s.scratch[:0], view(m.Subject))
 	s.scratch = out[:0]
 	if !ok || !subject.ValidPublish(out) || isReserved(view(out)) {

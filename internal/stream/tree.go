@@ -1,110 +1,167 @@
 package stream
 
-import "math/bits"
+import (
+	"slices"
+	"sort"
+)
 
-// tree holds the subjects in bytewise order: a crit-bit tree (D. J. Bernstein, https://cr.yp.to/critbit.html). A node
-// tells at which bit the subjects below it first differ, so n subjects need n-1 nodes of 12 bytes and no keys. It is
-// what finds the subjects of a wildcard without looking at the others.
-//
-// Bits are numbered 16 a byte: first whether there is a byte at all, which sorts a subject before its continuations,
-// then the byte's eight bits from the highest.
+// groupLeaves is how many leaves a group holds at most.
+const groupLeaves = 512
+
+// tree holds the subjects in bytewise order: leaves of up to 64 subjects, which are named by their place in a table so
+// that a subject can tell where it is, in groups. It is what finds the subjects of a wildcard without looking at the
+// others.
 type tree struct {
-	names *names
-	nodes paged[node]
-	free  []uint32
-	root  uint32 // of either kind; 0 when empty
+	names  *names
+	leaves paged[leaf]
+	free   []uint32 // places in leaves
+	groups [][]uint32
+	near   spot    // where the last subject was added: the next is often there too
+	room   []entry // for taking leaves apart
+	texts  []byte
 }
 
-type node struct {
-	child [2]uint32 // subject id<<1 | 1, or position of a node + 1 << 1
-	bit   uint32
+// spot is a leaf's place in the order.
+type spot struct{ group, leaf int }
+
+func (t *tree) ref(p spot) uint32  { return t.groups[p.group][p.leaf] }
+func (t *tree) leafAt(p spot) leaf { return *t.leaves.at(t.ref(p)) }
+
+// next is the spot behind p.
+func (t *tree) next(p spot) (spot, bool) {
+	if p.leaf++; p.leaf == len(t.groups[p.group]) {
+		p = spot{p.group + 1, 0}
+	}
+	return p, p.group < len(t.groups)
 }
 
-func leafRef(id subjectID) uint32     { return id<<1 | 1 }
-func nodeRef(i uint32) uint32         { return (i + 1) << 1 }
-func isLeaf(ref uint32) bool          { return ref&1 == 1 }
-func (t *tree) node(ref uint32) *node { return t.nodes.at(ref>>1 - 1) }
-
-// side is the value of a bit of a text: 0 or 1.
-func side(text []byte, bit uint32) int {
-	i := int(bit >> 4)
-	if i >= len(text) {
-		return 0
-	}
-	n := bit & 15
-	if n == 0 {
-		return 1
-	}
-	return int(text[i]>>(8-n)) & 1
+// search gives the last leaf whose first subject is not greater than a text, or else the first. There is one.
+func (t *tree) search(text []byte) spot {
+	after := func(ref uint32) bool { return (*t.leaves.at(ref)).compare(0, text) > 0 }
+	g := max(sort.Search(len(t.groups), func(i int) bool { return after(t.groups[i][0]) })-1, 0)
+	group := t.groups[g]
+	return spot{g, max(sort.Search(len(group), func(i int) bool { return after(group[i]) })-1, 0)}
 }
 
-// firstDifference is the first bit in which two different texts differ.
-func firstDifference(a, b []byte) uint32 {
-	n := min(len(a), len(b))
-	i := 0
-	for i < n && a[i] == b[i] {
-		i++
+// searchNear is search for subjects that come in order.
+func (t *tree) searchNear(text []byte) spot {
+	if p := t.near; p.group < len(t.groups) && p.leaf < len(t.groups[p.group]) && t.leafAt(p).compare(0, text) <= 0 {
+		if next, more := t.next(p); !more || t.leafAt(next).compare(0, text) > 0 {
+			return p
+		}
 	}
-	if i == n {
-		return uint32(i) << 4
-	}
-	return uint32(i)<<4 | uint32(bits.LeadingZeros8(a[i]^b[i])+1)
+	t.near = t.search(text)
+	return t.near
 }
 
 // add inserts a subject that is not there.
-func (t *tree) add(id subjectID) {
-	if t.root == 0 {
-		t.root = leafRef(id)
+func (t *tree) add(id subjectID, text []byte) {
+	if len(t.groups) == 0 {
+		t.groups = [][]uint32{nil}
+		t.replace(spot{}, 0, []entry{{id, text}})
 		return
 	}
-	text := t.names.text(id)
-	ref := t.root
-	for !isLeaf(ref) {
-		n := t.node(ref)
-		ref = n.child[side(text, n.bit)]
+	p := t.searchNear(text)
+	ref := t.ref(p)
+	l := t.leaves.at(ref)
+	i := l.search(text)
+	if grown, ok := l.insert(i, id, text); ok {
+		*l = grown
+		t.names.rows.at(id).leaf = ref
+		return
 	}
-	bit := firstDifference(text, t.names.text(ref>>1))
-	var fresh uint32
-	if k := len(t.free); k > 0 {
-		fresh, t.free = t.free[k-1], t.free[:k-1]
-	} else {
-		fresh = nodeRef(t.nodes.add(node{}))
+	if i == l.n() && i == leafSubjects { // subjects that come in order leave full leaves behind
+		p.leaf++
+		t.replace(p, 0, []entry{{id, text}})
+		return
 	}
-	at := &t.root
-	for !isLeaf(*at) {
-		n := t.node(*at)
-		if n.bit > bit {
-			break
-		}
-		at = &n.child[side(text, n.bit)]
-	}
-	n := t.node(fresh)
-	n.bit = bit
-	own := side(text, bit)
-	n.child[own], n.child[1-own] = leafRef(id), *at
-	*at = fresh
+	list := t.takeApart(*l)
+	t.replace(p, 1, slices.Insert(list, i, entry{id, text}))
 }
 
-// remove takes out a subject that is there and whose text can still be read.
-func (t *tree) remove(id subjectID) {
-	text := t.names.text(id)
-	var parent *uint32
-	at := &t.root
-	own := 0
-	for !isLeaf(*at) {
-		n := t.node(*at)
-		parent, own = at, side(text, n.bit)
-		at = &n.child[own]
+// takeApart lists the subjects of leaves. The list holds until the next.
+func (t *tree) takeApart(leaves ...leaf) []entry {
+	t.room, t.texts = t.room[:0], t.texts[:0]
+	for _, l := range leaves {
+		t.room, t.texts = l.appendEntries(t.room, t.texts)
 	}
-	if parent == nil {
-		t.root = 0
+	return t.room
+}
+
+// replace puts subjects in the place of n leaves.
+func (t *tree) replace(p spot, n int, list []entry) {
+	group := t.groups[p.group]
+	for _, ref := range group[p.leaf : p.leaf+n] {
+		*t.leaves.at(ref) = nil
+		t.free = append(t.free, ref)
+	}
+	var fresh []uint32
+	if len(list) > 0 {
+		fresh = t.build(nil, list)
+	}
+	group = slices.Replace(group, p.leaf, p.leaf+n, fresh...)
+	t.groups[p.group] = group
+	switch {
+	case len(group) == 0:
+		t.groups = slices.Delete(t.groups, p.group, p.group+1)
+	case len(group) > groupLeaves:
+		at := len(group) / 2
+		if p.group == len(t.groups)-1 && p.leaf >= groupLeaves-1 {
+			at = groupLeaves // in order
+		}
+		t.groups = slices.Insert(t.groups, p.group+1, slices.Clone(group[at:]))
+		t.groups[p.group] = slices.Clone(group[:at])
+	}
+	if cap(t.room) > 4*leafSubjects || cap(t.texts) > 1<<16 {
+		t.room, t.texts = nil, nil
+	}
+}
+
+// build makes leaves of subjects in order.
+func (t *tree) build(refs []uint32, list []entry) []uint32 {
+	l, ok := makeLeaf(list)
+	if !ok {
+		return t.build(t.build(refs, list[:len(list)/2]), list[len(list)/2:])
+	}
+	var ref uint32
+	if n := len(t.free); n > 0 {
+		ref, t.free = t.free[n-1], t.free[:n-1]
+		*t.leaves.at(ref) = l
+	} else {
+		ref = t.leaves.add(l)
+	}
+	for _, e := range list {
+		t.names.rows.at(e.id).leaf = ref
+	}
+	return append(refs, ref)
+}
+
+// remove takes out a subject that is there.
+func (t *tree) remove(id subjectID, text []byte) {
+	l := t.leaves.at(t.names.rows.at(id).leaf)
+	if n := l.n() - 1; n >= leafThin || n > 0 && n%4 != 0 {
+		*l = l.remove(l.position(id))
 		return
 	}
-	ref := *parent
-	n := t.node(ref)
-	*parent = n.child[1-own]
-	*n = node{}
-	t.free = append(t.free, ref)
+	p := t.search(text)
+	if l.n() == 1 {
+		t.replace(p, 1, nil)
+		return
+	}
+	*l = l.remove(l.position(id))
+	if group := t.groups[p.group]; p.leaf+1 < len(group) {
+		t.join(p)
+	} else if p.leaf > 0 {
+		t.join(spot{p.group, p.leaf - 1})
+	}
+}
+
+// join merges a leaf with the next of its group when both together are at most half full.
+func (t *tree) join(p spot) {
+	a, b := t.leafAt(p), t.leafAt(spot{p.group, p.leaf + 1})
+	if a.n()+b.n() <= leafSubjects/2 {
+		t.replace(p, 2, t.takeApart(a, b))
+	}
 }
 
 // What the function that walk calls answers.
@@ -114,32 +171,60 @@ const (
 )
 
 // walk visits the subjects in order. visit answers walkOn, walkStop, or a position: no subject that shares this one's
-// bytes up to that position, inclusive, is wanted, and they are left out. visit must not change the table.
+// bytes up to that position, inclusive, is wanted, and they are left out. visit must not change the table. What
+// names.text gives of the subject that is visited holds until visit returns.
 func (t *tree) walk(visit func(id subjectID) int) {
-	if t.root == 0 {
+	if len(t.groups) == 0 {
 		return
 	}
-	type pending struct{ ref, bit uint32 }
-	var space [64]pending
-	stack := space[:0]
-	ref := t.root
-	for {
-		for !isLeaf(ref) {
-			n := t.node(ref)
-			stack = append(stack, pending{n.child[1], n.bit})
-			ref = n.child[0]
+	outer := t.names.shown
+	defer func() { t.names.shown = outer }()
+	var text []byte
+	p, i := spot{}, 0
+	for more := true; more; {
+		l := t.leafAt(p)
+		n := l.n()
+		if i == n {
+			p, more = t.next(p)
+			i = 0
+			continue
 		}
-		answer := visit(ref >> 1)
+		text = l.appendText(text[:0], i)
+		id := l.id(i)
+		t.names.shown = entry{id, text}
+		answer := visit(id)
 		if answer == walkStop {
 			return
 		}
-		for answer >= 0 && len(stack) > 0 && int(stack[len(stack)-1].bit>>4) > answer {
-			stack = stack[:len(stack)-1]
+		i++
+		if answer >= 0 && answer < len(text) {
+			p, i, more = t.skip(p, i, text[:answer+1])
 		}
-		if len(stack) == 0 {
-			return
-		}
-		ref = stack[len(stack)-1].ref
-		stack = stack[:len(stack)-1]
 	}
+}
+
+// skip goes on from the i-th subject of a leaf to the next one that does not begin with a text.
+func (t *tree) skip(p spot, i int, text []byte) (spot, int, bool) {
+	l := t.leafAt(p)
+	n := l.n()
+	if i < n && !l.begins(i, text) {
+		return p, i, true // as a rule
+	}
+	if !l.begins(n-1, text) {
+		return p, i + sort.Search(n-i, func(k int) bool { return !l.begins(i+k, text) }), true
+	}
+	p, more := t.next(p)
+	if !more || !t.leafAt(p).begins(0, text) {
+		return p, 0, more
+	}
+	end := slices.Clone(text)
+	for len(end) > 0 && end[len(end)-1] == 0xff {
+		end = end[:len(end)-1]
+	}
+	if len(end) == 0 {
+		return p, 0, false
+	}
+	end[len(end)-1]++ // the least text behind all that begin with the other
+	p = t.search(end)
+	return p, t.leafAt(p).search(end), true
 }

@@ -109,8 +109,8 @@ func TestEntryLimits(t *testing.T) {
 }
 
 func TestOptionsValidate(t *testing.T) {
-	_, err := Open(Options{Rate: -1, Burst: -1, MaxBatchBytes: -1, MaxEntryBytes: 1 << 40, MaxPendingBytes: -1, MaxInFlight: 17, LazyWindow: -1})
-	for _, part := range []string{"log kind", "node name", "epoch", "Store", "Rate", "Burst", "MaxBatchBytes", "MaxEntryBytes", "MaxPendingBytes", "MaxInFlight", "LazyWindow"} {
+	_, err := Open(Options{Rate: -1, Burst: -1, MaxBatchBytes: -1, MaxEntryBytes: 1 << 40, MaxPendingBytes: -1, MaxInFlight: 17, Gather: 1.5, LazyWindow: -1})
+	for _, part := range []string{"log kind", "node name", "epoch", "Store", "Rate", "Burst", "MaxBatchBytes", "MaxEntryBytes", "MaxPendingBytes", "MaxInFlight", "Gather", "LazyWindow"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in %v", part, err)
 		}
@@ -145,7 +145,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]float64{"sluice_log_commits_total/wal": 2, "sluice_log_committed_bytes_total/wal": 6, "sluice_log_committed_records_total/wal": 2,
-		"sluice_log_batch_bytes/wal": 2, "sluice_log_commit_seconds/wal": 2, "sluice_log_pending_bytes/wal": 0, "sluice_log_read_backs_total/wal": 0,
+		"sluice_log_batch_bytes/wal": 2, "sluice_log_batch_records/wal": 2, "sluice_log_commit_seconds/wal": 2, "sluice_log_pending_bytes/wal": 0, "sluice_log_read_backs_total/wal": 0,
 		"sluice_log_repeated_creates_total/wal": 0, "sluice_log_commits_total/broadcast": 0} {
 		if got, ok := values[name]; !ok || got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)

@@ -25,11 +25,12 @@ type batch struct {
 	bytes   int // of data
 	records int
 	cost    int64 // against MaxPendingBytes
-	urgent  bool  // has an entry that is not lazy
+	hurried int   // records of entries that are not lazy
 	opened  time.Time
 	lazy    time.Time // when the first lazy entry came; zero: none
 
 	offset   Offset
+	begun    time.Time // when it was cut
 	state    batchState
 	check    bool // waiting: read back next, else create again
 	retryAt  time.Time
@@ -70,8 +71,10 @@ type machine struct {
 	tokens   float64
 	tokensAt time.Time
 
+	gathering gathering
+
 	// What would change the machine's mind before the time that step gave.
-	wakeUrgent, wakeLazy, wakeFull bool
+	wakeUrgent, wakeLazy, wakeFull, wakeComplete bool
 
 	free []*batch // for reuse
 }
@@ -83,22 +86,34 @@ const (
 )
 
 func newMachine(opts Options, now time.Time) *machine {
-	return &machine{opts: opts, tokens: float64(opts.Burst), tokensAt: now}
+	return &machine{opts: opts, tokens: float64(opts.Burst), tokensAt: now, gathering: gathering{fraction: opts.Gather}}
 }
 
 // append accepts an entry or says why not. wake tells that step has something to decide. now is asked rarely: reading
 // the clock costs as much as all the rest.
 func (m *machine) append(e *Entry, now func() time.Time) (wake bool, err error) {
+	if err := m.takes(); err != nil {
+		return false, err
+	}
+	return m.add(m.form(len(e.Data), now), e, now), nil
+}
+
+// takes says why nothing more is accepted now, if so.
+func (m *machine) takes() error {
 	switch {
 	case m.err != nil:
-		return false, m.err
+		return m.err
 	case m.closing:
-		return false, ErrClosed
+		return ErrClosed
 	case m.pending >= m.opts.MaxPendingBytes:
-		return false, ErrFull
+		return ErrFull
 	}
+	return nil
+}
+
+// add puts an entry into the last batch of the queue.
+func (m *machine) add(b *batch, e *Entry, now func() time.Time) (wake bool) {
 	n := len(e.Data)
-	b := m.form(n, now)
 	b.entries = append(b.entries, e)
 	b.bytes += n
 	b.records += e.Records
@@ -111,14 +126,14 @@ func (m *machine) append(e *Entry, now func() time.Time) (wake bool, err error) 
 		}
 		wake = m.wakeLazy
 	} else {
-		b.urgent = true
+		b.hurried += e.Records
 		wake = m.wakeUrgent
 	}
-	wake = wake || m.wakeFull && m.full()
+	wake = wake || m.wakeFull && m.full() || m.wakeComplete && m.gathering.complete(b)
 	if wake {
-		m.wakeUrgent, m.wakeLazy, m.wakeFull = false, false, false
+		m.wakeUrgent, m.wakeLazy, m.wakeFull, m.wakeComplete = false, false, false, false
 	}
-	return wake, nil
+	return wake
 }
 
 // form gives the batch that the next n bytes belong to.
@@ -178,6 +193,7 @@ func (m *machine) step(now time.Time, actions []action) (_ []action, at time.Tim
 		m.inFlight[0] = nil
 		m.inFlight = m.inFlight[1:]
 		m.pending -= b.cost
+		m.gathering.committed(b, m.queue, now)
 		actions = append(actions, action{actCommit, b})
 	}
 	return m.cut(now, actions, soonest), at
@@ -213,7 +229,7 @@ func (m *machine) retry(b *batch, now time.Time, actions []action, soonest func(
 
 // cut starts the batches whose time has come, as far as the pipeline has room, or notes what they wait for.
 func (m *machine) cut(now time.Time, actions []action, soonest func(time.Time)) []action {
-	m.wakeUrgent, m.wakeLazy, m.wakeFull = false, false, false
+	m.wakeUrgent, m.wakeLazy, m.wakeFull, m.wakeComplete = false, false, false, false
 	m.refill(now)
 	for len(m.inFlight) < m.opts.MaxInFlight {
 		if len(m.queue) == 0 {
@@ -222,7 +238,7 @@ func (m *machine) cut(now time.Time, actions []action, soonest func(time.Time)) 
 		}
 		b := m.queue[0]
 		if !m.full() && !m.closing {
-			if due := b.lazy.Add(m.opts.LazyWindow); !b.urgent && now.Before(due) {
+			if due := b.lazy.Add(m.opts.LazyWindow); b.hurried == 0 && now.Before(due) {
 				m.wakeUrgent, m.wakeFull = true, true
 				soonest(due)
 				return actions
@@ -232,11 +248,17 @@ func (m *machine) cut(now time.Time, actions []action, soonest func(time.Time)) 
 				soonest(now.Add(m.tokenIn()))
 				return actions
 			}
+			if b.hurried > 0 && m.gathering.wait(b, now) {
+				m.wakeFull, m.wakeComplete = true, true
+				soonest(m.gathering.until)
+				return actions
+			}
 		}
 		m.tokens = max(0, m.tokens-1) // a full batch takes a token if there is one
+		m.gathering.cut(b)
 		m.queue[0] = nil
 		m.queue = m.queue[1:]
-		b.offset, b.state = m.next, putting
+		b.offset, b.state, b.begun = m.next, putting, now
 		m.next++
 		m.inFlight = append(m.inFlight, b)
 		actions = append(actions, action{actPut, b})

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the expectations under testdata
 // TestMachine runs the scenarios under testdata/machine: each paragraph is some commands, a line "----", and what the
 // machine answers to them. The commands:
 //
-//	open rate=R burst=N inflight=N batch=BYTES pending=BYTES lazy=D resolve=D   a fresh machine at time 0
+//	open rate=R burst=N inflight=N batch=BYTES pending=BYTES gather=N% lazy=D resolve=D   a fresh machine at time 0
 //	append BYTES [lazy] [xN]     N entries
 //	at D                         it is time D
 //	put OFFSET ok|precondition|unknown|throttled|full|denied|invalid    how a create ended
@@ -137,6 +137,9 @@ func (s *scenario) open(args []string) {
 			opts.MaxBatchBytes = s.number(value)
 		case "pending":
 			opts.MaxPendingBytes = int64(s.number(value))
+		case "gather":
+			percent := s.number(strings.TrimSuffix(value, "%"))
+			opts.Gather = float64(percent) / 100
 		case "lazy":
 			opts.LazyWindow = s.duration(value)
 		case "resolve":
@@ -205,7 +208,7 @@ func (s *scenario) step() {
 	for _, wake := range []struct {
 		on   bool
 		name string
-	}{{s.m.wakeUrgent, "urgent"}, {s.m.wakeLazy, "lazy"}, {s.m.wakeFull, "full"}} {
+	}{{s.m.wakeUrgent, "urgent"}, {s.m.wakeLazy, "lazy"}, {s.m.wakeFull, "full"}, {s.m.wakeComplete, "complete"}} {
 		if wake.on {
 			on = append(on, wake.name)
 		}

@@ -10,7 +10,7 @@ import (
 // metrics of one log. Logs of one kind in one registry share them: a node has one at a time.
 type metrics struct {
 	commits, bytes, records, repeats, checks prometheus.Counter
-	batchBytes, latency                      prometheus.Histogram
+	batchBytes, batchRecords, latency        prometheus.Histogram
 	pending                                  prometheus.Gauge
 }
 
@@ -27,6 +27,8 @@ func newMetrics(reg prometheus.Registerer, id LogID) (*metrics, error) {
 		checks:  counter("read_backs_total", "Keys that were read back to settle the outcome of a create."),
 		batchBytes: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "sluice", Subsystem: "log", Name: "batch_bytes",
 			Help: "Bytes of records per object.", ConstLabels: labels, Buckets: prometheus.ExponentialBuckets(256, 4, 10)}),
+		batchRecords: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "sluice", Subsystem: "log", Name: "batch_records",
+			Help: "Records per object.", ConstLabels: labels, Buckets: prometheus.ExponentialBuckets(1, 2, 15)}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "sluice", Subsystem: "log", Name: "commit_seconds",
 			Help: "From the first record of an object to its commit.", ConstLabels: labels, Buckets: prometheus.ExponentialBuckets(0.0001, 2.5, 14)}),
 		pending: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "sluice", Subsystem: "log", Name: "pending_bytes",
@@ -36,7 +38,7 @@ func newMetrics(reg prometheus.Registerer, id LogID) (*metrics, error) {
 		return m, nil
 	}
 	err := errors.Join(register(reg, &m.commits), register(reg, &m.bytes), register(reg, &m.records), register(reg, &m.repeats),
-		register(reg, &m.checks), register(reg, &m.batchBytes), register(reg, &m.latency), register(reg, &m.pending))
+		register(reg, &m.checks), register(reg, &m.batchBytes), register(reg, &m.batchRecords), register(reg, &m.latency), register(reg, &m.pending))
 	return m, err
 }
 
@@ -59,5 +61,6 @@ func (m *metrics) committed(b *batch, now time.Time) {
 	m.bytes.Add(float64(b.bytes))
 	m.records.Add(float64(b.records))
 	m.batchBytes.Observe(float64(b.bytes))
+	m.batchRecords.Observe(float64(b.records))
 	m.latency.Observe(now.Sub(b.opened).Seconds())
 }

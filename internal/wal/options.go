@@ -36,6 +36,10 @@ type Options struct {
 	MaxPendingBytes int64
 	// MaxInFlight bounds the objects being written at once; 0 means 4, the most is MaxPipeline.
 	MaxInFlight int
+	// Gather is how long a batch waits for the records that publishers are expected to send in answer to the last commit,
+	// as a part of the time that that commit took, from 0 (no wait) to 1, and for 10 ms at most. It suits stores where a
+	// commit costs about as much time as the publishers' answer.
+	Gather float64
 	// LazyWindow is how long lazy entries may wait for others to ride with; 0 means 1 s.
 	LazyWindow time.Duration
 	// ResolveTimeout is how long one batch may be in trouble before the log gives up and dies: see [Log]. 0 means
@@ -88,6 +92,7 @@ func (o Options) Validate() error {
 	fault(o.MaxEntryBytes < 1 || o.MaxEntryBytes > maxBodyBytes, "MaxEntryBytes is %d, want 1 to %d", o.MaxEntryBytes, maxBodyBytes)
 	fault(o.MaxPendingBytes < 1, "MaxPendingBytes is %d, want 1 or more", o.MaxPendingBytes)
 	fault(o.MaxInFlight < 1 || o.MaxInFlight > MaxPipeline, "MaxInFlight is %d, want 1 to %d", o.MaxInFlight, MaxPipeline)
+	fault(!(o.Gather >= 0 && o.Gather <= 1), "Gather is %v, want 0 to 1", o.Gather)
 	fault(o.LazyWindow < 0, "LazyWindow is %v, want 0 or more", o.LazyWindow)
 	return errors.Join(faults...)
 }

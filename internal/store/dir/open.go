@@ -14,7 +14,8 @@ import (
 	"github.com/sluicemq/sluice/internal/store"
 )
 
-// Store is a store.Store in a folder. It needs no more goroutines than its callers bring.
+// Store is a store.Store in a folder. Beside the goroutines that its callers bring, there is at times one that makes
+// files ahead.
 type Store struct {
 	fs      fileSystem
 	root    *os.File
@@ -22,6 +23,7 @@ type Store struct {
 	locks   *locks
 	temp    *tempFolder
 	unnamed bool // the file system takes files without a name
+	spares  *spares
 }
 
 var _ store.Store = (*Store)(nil)
@@ -62,11 +64,16 @@ func (s *Store) prepare() (err error) {
 		return err
 	}
 	s.unnamed = s.checkUnnamed()
+	fs, temp := s.fs, s.temp.File
+	s.spares = newSpares(func() (*os.File, error) { return fs.Create(temp, "") })
 	return nil
 }
 
 // Close releases the store's files. No method may be running or called later.
 func (s *Store) Close() error {
+	if s.spares != nil {
+		s.spares.close()
+	}
 	errs := []error{s.folders.close()}
 	if s.locks != nil {
 		errs = append(errs, s.locks.close())

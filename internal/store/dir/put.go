@@ -116,12 +116,13 @@ func (w *writer) write(data []byte) (err error) {
 	if err := w.acquire(); err != nil {
 		return err
 	}
-	name := w.store.temp.newName()
-	if w.cond.IsAbsent() && w.store.unnamed {
-		name, w.gone = "", true
-	}
 	// In the temp folder also when unnamed, since the key's own may be removed at any time.
-	w.file, err = w.store.fs.Create(w.store.temp.File, name)
+	if w.cond.IsAbsent() && w.store.unnamed {
+		w.gone = true
+		w.file, err = w.store.spares.take()
+	} else {
+		w.file, err = w.store.fs.Create(w.store.temp.File, w.store.temp.newName())
+	}
 	if err != nil {
 		return err
 	}

@@ -76,11 +76,22 @@ type Store struct {
 	next     store.Store
 	requests [operations][results]prometheus.Counter
 	duration [operations]prometheus.Observer
+	cost     [operations]prometheus.Counter // nil without prices
+	prices   [operations]float64
 	read     prometheus.Counter
 	written  prometheus.Counter
 }
 
 var _ store.Store = (*Store)(nil)
+
+// Prices of one request, in US dollars. Get is for whole objects and ranges, Put for writes with and without a condition,
+// Delete for up to 1,000 keys.
+type Prices struct {
+	Get, Put, List, Delete float64
+}
+
+// deleteGroup is how many keys one request deletes.
+const deleteGroup = 1000
 
 // New decorates next and registers
 //
@@ -88,10 +99,13 @@ var _ store.Store = (*Store)(nil)
 //	sluice_store_request_seconds{operation}      histogram, all results
 //	sluice_store_read_bytes_total                bytes of objects that reads gave
 //	sluice_store_written_bytes_total             bytes of objects that writes were answered with success for
+//	sluice_store_cost_dollars_total{operation}   with prices only: of all requests, whatever their result
 //
+// The cost is an estimate: repetitions within the store's client do not show here, and some failures are not charged.
 // Several stores on one registerer add to the same metrics; to keep them apart, wrap it by
 // prometheus.WrapRegistererWith. Label values are a fixed set.
-func New(next store.Store, registerer prometheus.Registerer) (*Store, error) {
+// prices may be nil.
+func New(next store.Store, registerer prometheus.Registerer, prices *Prices) (*Store, error) {
 	requests, err := register(registerer, prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_store_requests_total",
 		Help: "Requests to the store, by operation and result.",
@@ -120,7 +134,32 @@ func New(next store.Store, registerer prometheus.Registerer) (*Store, error) {
 			s.requests[op][r] = requests.WithLabelValues(operationNames[op], resultNames[r])
 		}
 	}
+	if err := s.charge(registerer, prices); err != nil {
+		return nil, err
+	}
 	return s, nil
+}
+
+// charge has requests cost something from now on.
+func (s *Store) charge(registerer prometheus.Registerer, prices *Prices) error {
+	if prices == nil {
+		return nil
+	}
+	cost, err := register(registerer, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sluice_store_cost_dollars_total",
+		Help: "Estimated cost of the requests to the store, in US dollars.",
+	}, []string{"operation"}))
+	if err != nil {
+		return err
+	}
+	s.prices = [operations]float64{
+		opGet: prices.Get, opGetRange: prices.Get, opPut: prices.Put, opCreate: prices.Put, opReplace: prices.Put,
+		opList: prices.List, opDelete: prices.Delete,
+	}
+	for op := range operations {
+		s.cost[op] = cost.WithLabelValues(operationNames[op])
+	}
+	return nil
 }
 
 // register registers a collector, or gives the one that another store of the process has registered before.
@@ -141,6 +180,14 @@ func register[C prometheus.Collector](registerer prometheus.Registerer, collecto
 func (s *Store) observe(op operation, began time.Time, err error) {
 	s.duration[op].Observe(time.Since(began).Seconds())
 	s.requests[op][resultOf(err)].Inc()
+	s.pay(op, 1)
+}
+
+// pay adds the cost of n requests.
+func (s *Store) pay(op operation, n int) {
+	if s.cost[op] != nil {
+		s.cost[op].Add(float64(n) * s.prices[op])
+	}
 }
 
 // Get implements store.Store.
@@ -191,5 +238,8 @@ func (s *Store) Delete(ctx context.Context, keys ...string) error {
 	began := time.Now()
 	err := s.next.Delete(ctx, keys...)
 	s.observe(opDelete, began, err)
+	if more := (len(keys) - 1) / deleteGroup; more > 0 {
+		s.pay(opDelete, more)
+	}
 	return err
 }

@@ -21,7 +21,7 @@ func open(t *testing.T, registerer prometheus.Registerer) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(next, registerer)
+	s, err := New(next, registerer, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +120,42 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+func TestCost(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	next, err := mem.New(mem.Options{MaxBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(next, registry, &Prices{Get: 1, Put: 10, List: 100, Delete: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	etag, err := s.Put(ctx, "k", []byte("content"), store.IfAbsent())
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := make([]string, 2001)
+	for i := range keys {
+		keys[i] = fmt.Sprint("k", i)
+	}
+	s.Put(ctx, "k", nil, store.IfAbsent()) // one that loses costs as much
+	s.Put(ctx, "k", nil, store.IfMatch(etag))
+	s.Put(ctx, "k", []byte("content"), store.Always())
+	s.Get(ctx, "k")
+	s.Get(ctx, "nothing")
+	s.GetRange(ctx, "k", 1, 2)
+	s.List(ctx, store.ListOptions{})
+	s.Delete(ctx, "k")
+	s.Delete(ctx, keys...)
+	got := gather(t, registry)
+	for operation, want := range map[string]float64{"create": 20, "replace": 10, "put": 10, "get": 2, "get_range": 1, "list": 100, "delete": 4000} {
+		if cost := got["sluice_store_cost_dollars_total "+operation]; cost != want {
+			t.Errorf("%s cost %v, want %v", operation, cost, want)
+		}
+	}
+}
+
 func TestResults(t *testing.T) {
 	for err, want := range map[error]string{
 		store.ErrUnknownOutcome: "unknown_outcome",
@@ -137,7 +173,7 @@ func TestResults(t *testing.T) {
 func TestForeignMetric(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_store_read_bytes_total", Help: "Other."}))
-	if _, err := New(nil, registry); err == nil {
+	if _, err := New(nil, registry, nil); err == nil {
 		t.Error("New beside a foreign metric of the same name: no error")
 	}
 }

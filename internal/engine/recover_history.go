@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sluicemq/sluice/internal/key"
+	"github.com/sluicemq/sluice/internal/manifest"
+	"github.com/sluicemq/sluice/internal/record"
+	"github.com/sluicemq/sluice/internal/segment"
+	"github.com/sluicemq/sluice/internal/store"
+	"github.com/sluicemq/sluice/internal/stream"
+)
+
+// A start puts a stream's history in front of what the log has of it. The log's first message of the stream says where
+// the history ends that only segments have; from there on it is replayed as it was lived, also where segments have the
+// same messages: what was deleted, and when, is in the log alone.
+
+const (
+	// manifestReads is how many manifests a start reads at the same time.
+	manifestReads = 32
+	// storeTries is how often a start asks a store that gives no useful answer, with storePause before the second and
+	// twice that before each further time.
+	storeTries = 8
+	storePause = 100 * time.Millisecond
+)
+
+// persist calls op until it succeeds, or fails for good, or has failed storeTries times.
+func persist(ctx context.Context, op func() error) error {
+	pause := storePause
+	for try := 1; ; try++ {
+		err := op()
+		if err == nil || try == storeTries || lasting(err) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+		pause *= 2
+	}
+}
+
+// lasting reports whether another attempt would end in the same way.
+func lasting(err error) bool {
+	for _, e := range []error{
+		store.ErrNotFound, store.ErrInvalidRange, store.ErrNoBucket, manifest.ErrCorrupt, manifest.ErrNewerFormat,
+		segment.ErrCorrupt, segment.ErrNewerFormat, segment.ErrKey, context.Canceled,
+	} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// foundManifest is a manifest in the store, or why it cannot be read.
+type foundManifest struct {
+	version manifest.Version
+	err     error
+}
+
+// findManifests reads all manifests there are. One that cannot be read is an error only for those who need it.
+func (e *Engine) findManifests(ctx context.Context) (map[record.StreamID]foundManifest, error) {
+	var keys []string
+	after := ""
+	for {
+		var page store.Page
+		err := persist(ctx, func() (err error) {
+			page, err = e.opts.Store.List(ctx, store.ListOptions{Prefix: key.Manifest.Prefix(), StartAfter: after})
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("engine: listing the manifests: %w", err)
+		}
+		for _, o := range page.Objects {
+			p, err := key.Parse(o.Key)
+			switch {
+			case err != nil:
+				after = o.Key
+				continue
+			case p.Family == key.Manifest:
+				keys = append(keys, o.Key)
+				after = o.Key
+			default:
+				after = o.Key
+			}
+		}
+		if !page.More {
+			break
+		}
+	}
+	return e.readManifests(ctx, keys)
+}
+
+func (e *Engine) readManifests(ctx context.Context, keys []string) (map[record.StreamID]foundManifest, error) {
+	found := map[record.StreamID]foundManifest{}
+	var mu sync.Mutex // guards found
+	var readers sync.WaitGroup
+	tokens := make(chan struct{}, manifestReads)
+	for _, k := range keys {
+		p, err := key.Parse(k)
+		if err != nil {
+			return nil, err
+		}
+		tokens <- struct{}{}
+		readers.Go(func() {
+			var f foundManifest
+			f.err = persist(ctx, func() (err error) {
+				f.version, err = manifest.LoadKey(ctx, e.opts.Store, k, p.ID)
+				return err
+			})
+			<-tokens
+			mu.Lock()
+			defer mu.Unlock()
+			found[record.StreamID(p.ID)] = f
+		})
+	}
+	readers.Wait()
+	return found, ctx.Err()
+}
+
+// loadIndex reads the index of a segment.
+func (e *Engine) loadIndex(ctx context.Context, p *past) (*segment.Index, error) {
+	var index *segment.Index
+	err := persist(ctx, func() error {
+		data, err := e.opts.Store.GetRange(ctx, p.key, p.IndexAt, p.IndexSize)
+		if err != nil {
+			return err
+		}
+		if index, err = segment.ParseIndex(data, e.opts.SegmentKey); err != nil {
+			return err
+		}
+		if sum := index.Info().IndexChecksum; sum != p.IndexSum {
+			return fmt.Errorf("%w: the checksum of the index is %08x, want %08x", segment.ErrCorrupt, sum, p.IndexSum)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("engine: reading the index of %s: %w", p.key, err)
+	}
+	return index, nil
+}
+
+// recall enters the messages below a sequence that the log does not have.
+func (r *recovery) recall(f *fragment, before uint64) error {
+	for f.recalled < len(f.past) && f.past[f.recalled].First < before {
+		p := f.past[f.recalled]
+		if p.Last > f.state.LastSeq() {
+			if f.index == nil {
+				index, err := r.loadIndex(p)
+				if err != nil {
+					return err
+				}
+				f.index = index
+			}
+			if err := f.recallRows(f.index, before); err != nil {
+				return fmt.Errorf("%s: %w", p.key, err)
+			}
+		}
+		if p.Last >= before {
+			return nil // the rest of it may be needed later
+		}
+		f.recalled++
+		f.index = nil
+	}
+	return nil
+}
+
+// recallRows enters the rows of one index that come next.
+func (f *fragment) recallRows(index *segment.Index, before uint64) error {
+	names := make([][]byte, index.SubjectCount())
+	for s := range index.Subjects(nil) {
+		names[s.Ordinal] = append([]byte(nil), s.Name...)
+	}
+	for row := range index.Rows(f.state.LastSeq() + 1) {
+		if row.Seq >= before {
+			return nil
+		}
+		f.effects.Reset()
+		m := stream.Recalled{Seq: row.Seq, Time: row.Time, Subject: names[row.Subject], Size: stream.StoredSize(0, 0, int(row.Size)), Note: row.Note}
+		if row.Header {
+			m.Size = stream.StoredSize(0, 1, int(row.Size)-1)
+		}
+		if err := f.state.Recall(m, f.effects); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adopt gives a stream that was replayed its history.
+func (s *Stream) adopt(f *fragment) {
+	if f.version.Manifest == nil {
+		return
+	}
+	s.manifest.version = f.version
+	s.objects.Store(true)
+	s.takeOver(f.version.Manifest)
+	s.engine.wantsCare(s)
+}
