@@ -4,7 +4,7 @@ GO ?= go
 VERSION ?=
 LDFLAGS = -s -w $(if $(VERSION),-X github.com/sluicemq/sluice/internal/version.number=$(VERSION))
 
-# Of the long campaigns, e.g. make crash KILLS=50, make fuzz FUZZ_TIME=5m, make wire-fuzz DURATION=1h.
+# Of the long campaigns, e.g. make crash KILLS=50, make fuzz FUZZ_TIME=5m, make wire-fuzz DURATION=1h, make metamorphic SEEDS=2000.
 KILLS ?= 50
 SEEDS ?= 10000
 FUZZ_TIME ?= 60s
@@ -35,6 +35,9 @@ fuzz:
 
 wire-fuzz:
 	cd test && $(GO) test ./differ -run Differential -count=1 -v -duration $(DURATION) -timeout 0 -differences 20
+
+metamorphic:
+	cd test && $(GO) test ./metamorphic -run Metamorphic -count=1 -v -seeds $(SEEDS) -timeout 0 -differences 20
 
 sim:
 	SLUICE_SIM_SEEDS=$(SEEDS) $(GO) test ./sim -run Stored -count=1 -timeout 3h

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/sluicemq/sluice/internal/key"
+	"github.com/sluicemq/sluice/internal/manifest"
 	"github.com/sluicemq/sluice/internal/store"
 	"github.com/sluicemq/sluice/internal/wal"
 )
@@ -70,6 +71,10 @@ func (a *audit) Put(ctx context.Context, k string, data []byte, cond store.Condi
 // Delete implements store.Store.
 func (a *audit) Delete(ctx context.Context, keys ...string) error {
 	for _, k := range keys {
+		if strings.HasPrefix(k, "streams/") {
+			a.checkSegment(ctx, k)
+			continue
+		}
 		if !strings.HasPrefix(k, "wal/") {
 			a.fault("%s was deleted", k)
 			continue
@@ -84,6 +89,31 @@ func (a *audit) Delete(ctx context.Context, keys ...string) error {
 	a.truncated += len(keys)
 	a.mu.Unlock()
 	return a.Store.Delete(ctx, keys...)
+}
+
+// checkSegment looks whether a segment that is being deleted is part of its stream.
+func (a *audit) checkSegment(ctx context.Context, k string) {
+	p, err := key.Parse(k)
+	if err != nil {
+		a.fault("%s was deleted: %v", k, err)
+		return
+	}
+	if p.Family != key.StreamSegment || p.Stream == comes {
+		return // they go with their stream
+	}
+	v, err := manifest.Load(ctx, a.Store, p.Account, p.Stream, p.ID) // the names of a run need no escapes
+	if err != nil {
+		a.fault("%s was deleted, whose manifest cannot be read: %v", k, err)
+		return
+	}
+	if v.Manifest == nil {
+		return
+	}
+	for _, s := range v.Manifest.Segments {
+		if v.Manifest.Key(s) == k {
+			a.fault("%s was deleted, which is part of its stream", k)
+		}
+	}
 }
 
 // isFence reports whether a fence lies at a key of the log.

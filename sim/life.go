@@ -102,6 +102,9 @@ func (l *life) open(ctx context.Context) (err error) {
 		opts.Log = w.opts.wrapLog(l.log)
 	}
 	opts.Truncate, opts.Lost = l.truncate, l.lose
+	if w.plan.segments {
+		opts.Alive = func(ctx context.Context) error { return l.head.Update(ctx, func(*head.Head) {}) }
+	}
 	if l.engine, err = engine.New(opts); err != nil {
 		return err
 	}

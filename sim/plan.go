@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/jsm.go/api"
 
+	"github.com/sluicemq/sluice/internal/compact"
 	"github.com/sluicemq/sluice/internal/engine"
 	"github.com/sluicemq/sluice/internal/store/fault"
 	"github.com/sluicemq/sluice/internal/wal"
@@ -14,13 +15,14 @@ import (
 
 // plan is what a seed makes of a run, apart from the steps themselves.
 type plan struct {
-	steps   int
-	pause   time.Duration // the most between two steps
-	latency time.Duration // the most of the store, one way
-	rules   []fault.Rule
-	wal     wal.Options
-	engine  engine.Options
-	streams []*streamPlan
+	steps    int
+	pause    time.Duration // the most between two steps
+	latency  time.Duration // the most of the store, one way
+	rules    []fault.Rule
+	wal      wal.Options
+	engine   engine.Options
+	segments bool // streams have some
+	streams  []*streamPlan
 	// violence is how often, in a thousand steps, something happens to the process.
 	violence int
 	outages  int // the same for the store going away
@@ -61,9 +63,22 @@ func newPlan(r *rand.Rand) *plan {
 		TailBytes: pick(r, 0, 1, 4<<10, 32<<10), FetchBytes: pick(r, 0, 1, 8<<10), TrimBytes: pick(r, 1, 4<<10, 64<<10),
 		ProgressWindow: pick(r, 0, 20*time.Millisecond, 2*time.Second),
 	}
+	if p.segments = r.IntN(4) > 0; p.segments {
+		p.engine.History = drawHistory(r)
+	}
 	p.rules = drawRules(r)
 	p.streams = drawStreams(r)
 	return p
+}
+
+// drawHistory gives small segments, which are made and rewritten often.
+func drawHistory(r *rand.Rand) engine.History {
+	return engine.History{
+		CompactBytes: pick(r, 1, 1<<10, 8<<10), SegmentBytes: pick(r, 1, 4<<10, 64<<10), ReplayBytes: pick(r, 1, 4<<10, 64<<10),
+		Grace: pick(r, time.Millisecond, 10*time.Second, 5*time.Minute), DeletedFor: pick(r, time.Millisecond, time.Minute),
+		Compact:    compact.Options{TargetBytes: pick(r, int64(64<<10), 256<<10), Fanout: pick(r, 2, 3, 8)},
+		BlockBytes: pick(r, 1, 64<<10), DirectoryBytes: pick(r, 1, 1<<10, 1<<20),
+	}
 }
 
 // drawRules gives the faults of a run: between none and many.
@@ -90,6 +105,13 @@ func drawRules(r *rand.Rand) (rules []fault.Rule) {
 	add(fault.Replace, "heads/*", fault.Delayed, 0.03, later())
 	add(fault.Replace, "heads/*", fault.OwnRetry, 0.03, 0)
 	add(fault.Replace, "heads/*", fault.Duplicate, 0.03, later())
+	add(fault.Create, "streams/*", fault.Lost, 0.05, 0)
+	add(fault.Create, "streams/*", fault.Delayed, 0.05, later())
+	add(fault.Create, "streams/*", fault.Duplicate, 0.05, later())
+	add(fault.Replace, "streams/*", fault.Lost, 0.05, 0)
+	add(fault.Replace, "streams/*", fault.Delayed, 0.05, later())
+	add(fault.Replace, "streams/*", fault.OwnRetry, 0.05, 0)
+	add(fault.Replace, "streams/*", fault.Duplicate, 0.05, later())
 	add(fault.Get, "*", fault.Torn, 0.02, 0)
 	add(fault.Get, "*", fault.Broken, 0.02, 0)
 	add(fault.Get, "wal/*", fault.Slow, 0.05, later()/4+1)

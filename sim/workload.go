@@ -411,6 +411,8 @@ func (w *world) trim() {
 	l.op(func(ctx context.Context) {
 		err := l.engine.Trim(ctx)
 		w.journal.note(l.number, "trimmed: %v", err)
+		err = l.engine.Tidy(ctx)
+		w.journal.note(l.number, "tidied: %v", err)
 	})
 }
 

@@ -112,6 +112,7 @@ func (p *process) run() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	go returnMemory(ctx)
 	starting := make(chan error, 1)
 	go func() { starting <- p.server.Start(ctx) }()
 	defer p.files.remove(p.logger)

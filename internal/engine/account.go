@@ -28,6 +28,7 @@ type Account struct {
 	mu      sync.Mutex // guards what follows
 	limits  *account.JetStreamLimits
 	streams map[string]*Stream
+	offline map[string]error // by the names of streams that are held offline
 }
 
 // Name of the account.
@@ -65,6 +66,9 @@ func (a *Account) Stream(name string) (*Stream, error) {
 	defer a.mu.Unlock()
 	if s := a.streams[name]; s != nil && s.isUp() {
 		return s, nil
+	}
+	if err := a.offline[name]; err != nil {
+		return nil, jserr.New(jserr.StreamOfflineReason, "err", err)
 	}
 	return nil, jserr.New(jserr.StreamNotFound)
 }
@@ -201,6 +205,9 @@ func (a *Account) reserve(cfg api.StreamConfig) (s *Stream, isNew bool, err erro
 			return s, false, nil
 		}
 		return nil, false, jserr.New(jserr.StreamNameExist)
+	}
+	if err := a.offline[cfg.Name]; err != nil {
+		return nil, false, jserr.New(jserr.StreamOfflineReason, "err", err)
 	}
 	if a.limits != nil && a.limits.MaxStreams > 0 && len(a.streams) >= a.limits.MaxStreams {
 		return nil, false, jserr.New(jserr.MaximumStreamsLimit)

@@ -33,11 +33,13 @@ import (
 // haulBytes is how much the owner hands over at a time, so that it is not kept from its work for long.
 const haulBytes = 4 << 20
 
-// haul is a chunk to be moved.
+// haul is a chunk to be moved, as it was when its owner handed it over.
 type haul struct {
-	chunk *chunk
+	last  uint64
+	place place
+	bytes int
 	data  *[]byte  // nil: it has to be read again from the log
-	live  []uint64 // the sequences to move
+	live  []uint32 // where the records of the messages to move start in data
 }
 
 // haulFrom gives committed chunks behind a sequence, oldest first, up to about haulBytes.
@@ -50,10 +52,10 @@ func (s *Stream) haulFrom(after uint64) (hauls []haul) {
 		if !c.placed() || bytes >= haulBytes {
 			break // not committed yet, or enough
 		}
-		h := haul{chunk: c, data: c.data.Load(), live: make([]uint64, 0, c.live)}
+		h := haul{last: c.last(), place: c.place, bytes: c.bytes, data: c.data.Load(), live: make([]uint32, 0, c.live)}
 		for seq := max(c.first, after+1); seq <= c.last(); seq++ {
 			if c.has(seq) && s.state.Has(seq) {
-				h.live = append(h.live, seq)
+				h.live = append(h.live, c.offsets[seq-c.first])
 			}
 		}
 		hauls = append(hauls, h)
@@ -136,7 +138,7 @@ func (e *Engine) compactTail(ctx context.Context, s *Stream) (moved bool, err er
 			if err := e.copyHaul(ctx, s, d, h); err != nil {
 				return false, err
 			}
-			after = h.chunk.last()
+			after = h.last
 		}
 	}
 	if d.first == 0 {
@@ -158,6 +160,10 @@ func (e *Engine) compactTail(ctx context.Context, s *Stream) (moved bool, err er
 }
 
 // leaveOut writes the checkpoint that a manifest needs whose segments lack messages that were there earlier.
+//
+// It comes before every swap, also of a manifest that leaves nothing out: that the log takes it shows that nobody had
+// taken over when the version that is to be replaced was read. Otherwise an owner that was succeeded, and has not
+// noticed, could follow its successor's manifest and have a segment listed that the successor has just collected.
 func (e *Engine) leaveOut(ctx context.Context, s *Stream, m *manifest.Manifest) error {
 	at, err := s.checkpoint(ctx)
 	if err != nil {
@@ -183,22 +189,21 @@ func (e *Engine) copyHaul(ctx context.Context, s *Stream, d *segmentDraft, h hau
 	}
 	data := h.data
 	if data == nil {
-		place := h.chunk.place
-		b, err := wal.ReadBatch(ctx, e.opts.Store, place.log, place.pos.Offset)
+		b, err := wal.ReadBatch(ctx, e.opts.Store, h.place.log, h.place.pos.Offset)
 		if err != nil {
 			return fmt.Errorf("engine: reading the log to compact stream %s: %w", s.name, err)
 		}
-		begin := int(place.pos.Byte)
-		if begin+h.chunk.bytes > len(b.Body) {
-			return fmt.Errorf("engine: stream %s: batch %v at %d is shorter than its chunk", s.name, place.log, place.pos.Offset)
+		begin := int(h.place.pos.Byte)
+		if begin+h.bytes > len(b.Body) {
+			return fmt.Errorf("engine: stream %s: batch %v at %d is shorter than its chunk", s.name, h.place.log, h.place.pos.Offset)
 		}
-		body := b.Body[begin : begin+h.chunk.bytes]
+		body := b.Body[begin : begin+h.bytes]
 		data = &body
 	}
-	for _, seq := range h.live {
-		m, err := h.chunk.message(*data, seq)
+	for _, at := range h.live {
+		m, err := messageAt(*data, at)
 		if err != nil {
-			return err
+			return fmt.Errorf("engine: stream %s: %w", s.name, err)
 		}
 		if err := d.add(&m); err != nil {
 			return fmt.Errorf("engine: writing a segment of stream %s: %w", s.name, err)

@@ -262,6 +262,7 @@ func (s *Stream) spread() {
 	s.touched = nil // what follows may remove messages in turn
 	for _, c := range touched {
 		c.changed(s.now)
+		c.wake() // it may have waited for room among what is unacknowledged
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/jsm.go/api"
@@ -152,6 +153,26 @@ func (s *Stream) checkMaxConsumers(cfg *api.ConsumerConfig) error {
 		return jserr.New(jserr.MaximumConsumersLimit)
 	}
 	return nil
+}
+
+// checkConsumerLimits refuses an update of the stream that lowers its limits of consumers below what one of them has.
+func (s *Stream) checkConsumerLimits(cfg *api.StreamConfig) error {
+	now, was := cfg.ConsumerLimits, s.Config().ConsumerLimits
+	if now == was {
+		return nil
+	}
+	var beyond []string
+	for name, c := range s.consumers {
+		has := c.machine.Config()
+		if now.InactiveThreshold > 0 && has.InactiveThreshold > now.InactiveThreshold || now.MaxAckPending > 0 && has.MaxAckPending > now.MaxAckPending {
+			beyond = append(beyond, name)
+		}
+	}
+	if len(beyond) == 0 {
+		return nil
+	}
+	slices.Sort(beyond)
+	return jserr.New(jserr.StreamUpdate, "err", "change to limits violates consumers: "+strings.Join(beyond, ", "))
 }
 
 // addConsumer makes a new consumer. It counts what becomes visible from now on, and delivers once it is committed.

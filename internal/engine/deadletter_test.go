@@ -346,6 +346,31 @@ func TestLettersAndMemory(t *testing.T) {
 	}
 }
 
+func TestTheDeadAreReadAgainFromTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		d := deadLetters(w)
+		w.opts.TailBytes, w.opts.FetchBytes = 1, 1
+		w.start()
+		s, dlq := d.setUp()
+		const n = 2*deadRound + 1
+		for i := range n {
+			w.client.publish("s.a", strconv.Itoa(i)+strings.Repeat(".", 10_000)) // and more than a round's bytes
+			w.client.take()
+		}
+		d.exhaust(s)
+		time.Sleep(step)
+		got := letters(t, dlq)
+		if len(got) != n || len(content(t, s)) != 0 {
+			t.Fatalf("%d letters, %d left", len(got), len(content(t, s)))
+		}
+		for i, l := range got {
+			if !strings.HasPrefix(string(l.Data), strconv.Itoa(i)+".") || field(l, deadSequence) != strconv.Itoa(i+1) {
+				t.Errorf("letter %d is of %s: %.10q", i, field(l, deadSequence), l.Data)
+			}
+		}
+	})
+}
+
 func TestTheStreamsDefault(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		d := deadLetters(w)

@@ -113,9 +113,10 @@ type Engine struct {
 	courier  *courier
 	// logs are the node's logs in their order, the one that is written last. Fixed when Recover returns.
 	logs     []wal.LogID
-	aside    []*Stream     // recovered, and held offline; fixed when Recover returns
-	written  atomic.Int64  // bytes committed since the last look at the log's front
-	newest   atomic.Uint64 // offset of the newest batch that streams have seen committed
+	aside    []*Stream       // recovered, and held offline; fixed when Recover returns
+	offline  []offlineStream // fixed when Recover returns
+	written  atomic.Int64    // bytes committed since the last look at the log's front
+	newest   atomic.Uint64   // offset of the newest batch that streams have seen committed
 	growth   growth
 	segments *segmentReader
 	reading  *cache.Cache // beneath segments
@@ -217,7 +218,7 @@ func (e *Engine) account(name string) *Account {
 	defer e.mu.Unlock()
 	a := e.accounts[name]
 	if a == nil {
-		a = &Account{engine: e, name: name, space: e.opts.Broker.Space(name), streams: map[string]*Stream{}}
+		a = &Account{engine: e, name: name, space: e.opts.Broker.Space(name), streams: map[string]*Stream{}, offline: map[string]error{}}
 		a.pools.limit(-1, -1) // until it is enabled
 		e.accounts[name] = a
 	}

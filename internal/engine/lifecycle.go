@@ -121,6 +121,9 @@ func (s *Stream) update(ctx context.Context, cfg api.StreamConfig) error {
 		if err != nil {
 			return nil, err
 		}
+		if err := s.checkConsumerLimits(&cfg); err != nil {
+			return nil, err
+		}
 		e, err := s.configEntry(record.StreamConfigBody{Account: s.account.name, Created: s.created, Config: cfg, Update: true})
 		if err != nil {
 			return nil, err
@@ -141,7 +144,11 @@ func (s *Stream) reconfigure(cfg api.StreamConfig) {
 		s.fail(err) // CheckUpdate allowed it
 		return
 	}
+	interest := cfg.Retention == api.InterestPolicy && !s.interestOnly
 	s.configured(cfg)
+	if interest {
+		s.settleAll(nil) // what nobody wants was kept so far
+	}
 	s.applyDeadLetters()
 	s.settleSubjects() // also when whoever asked for the update has given up waiting
 	s.spread()

@@ -27,7 +27,7 @@ type LogRange struct {
 func (e *Engine) Recover(ctx context.Context, ranges []LogRange) error {
 	r := &recovery{
 		engine: e, now: time.Now(), streams: map[record.StreamID]*Stream{},
-		fragments: map[record.StreamID]*fragment{}, deleted: map[record.StreamID]bool{},
+		fragments: map[record.StreamID]*fragment{}, deleted: map[record.StreamID]bool{}, lacking: map[record.StreamID]error{}, opening: map[record.StreamID]record.StreamConfigBody{}, names: map[record.StreamID]streamName{},
 	}
 	r.loadIndex = func(p *past) (*segment.Index, error) { return e.loadIndex(ctx, p) }
 	for _, lr := range ranges {
@@ -57,7 +57,11 @@ func (e *Engine) Recover(ctx context.Context, ranges []LogRange) error {
 			f.tail.release() // a restore that was cut off: see Restore
 			continue
 		}
-		if s == nil || s.unsettled {
+		if err := r.lacking[id]; s == nil && err != nil {
+			e.holdOffline(r.names[id], f, err)
+			continue
+		}
+		if s == nil {
 			return fmt.Errorf("engine: the log has messages of the stream %s, and nothing that creates it", f.name)
 		}
 		s.recent = f.recent
@@ -85,9 +89,13 @@ type recovery struct {
 	streams   map[record.StreamID]*Stream
 	fragments map[record.StreamID]*fragment
 	deleted   map[record.StreamID]bool
+	names     map[record.StreamID]streamName              // of streams whose configuration was seen
+	opening   map[record.StreamID]record.StreamConfigBody // of checkpoints whose state comes next
+	lacking   map[record.StreamID]error                   // what the last checkpoint says is there and was not found
 	manifests map[record.StreamID]foundManifest
 	loadIndex func(*past) (*segment.Index, error)
 	now       time.Time
+	at        mark   // of the batch
 	run       *chunk // takes the messages that follow each other in the batch
 	runOf     *fragment
 	runAt     int // where it begins in the body
@@ -109,6 +117,8 @@ type fragment struct {
 	past     []*past
 	recalled int
 	index    *segment.Index
+	broken   bool // a part of its history cannot be read: it stays offline, unless it was deleted
+	began    mark // of the first record that was seen
 }
 
 // boundless is a configuration that takes every message and removes none.
@@ -127,6 +137,7 @@ func (r *recovery) newFragment(id record.StreamID) (*fragment, error) {
 	}
 	f := &fragment{name: fmt.Sprintf("with the id %d", id), state: state, tail: &tail{budget: r.engine.tails}, effects: &stream.Effects{}}
 	f.effects.Each = func(gone stream.Removed) { f.tail.removed(gone.Seq) }
+	f.began = r.at
 	if err := r.findPast(id, f); err != nil {
 		return nil, err
 	}
@@ -138,7 +149,7 @@ func (r *recovery) newFragment(id record.StreamID) (*fragment, error) {
 func (r *recovery) findPast(id record.StreamID, f *fragment) error {
 	found := r.manifests[id]
 	if found.err != nil {
-		return found.err
+		return r.breaks(id, f, found.err)
 	}
 	f.version = found.version
 	if m := found.version.Manifest; m != nil {
@@ -151,6 +162,7 @@ func (r *recovery) findPast(id record.StreamID, f *fragment) error {
 }
 
 func (r *recovery) batch(b *wal.Batch) error {
+	r.at = r.here(b)
 	r.engine.growth.note(r.engine.mark(place{b.ID, wal.Position{Offset: b.Offset}}), len(b.Body))
 	rest := b.Body
 	for len(rest) > 0 {
@@ -193,7 +205,9 @@ func (r *recovery) message(b *wal.Batch, f *fragment, rec record.Record, at int)
 	}
 	if f.recalled < len(f.past) {
 		if err := r.recall(f, m.Seq); err != nil {
-			return err
+			if err := r.breaks(rec.Stream, f, err); err != nil {
+				return err
+			}
 		}
 	}
 	if r.run != nil {
@@ -241,10 +255,9 @@ func (r *recovery) control(b *wal.Batch, rec record.Record, at int) error {
 	s := r.streams[rec.Stream]
 	switch {
 	case rec.Kind == record.StreamConfig:
-		if s == nil && r.outdated(b, rec.Stream, at) {
-			return nil
-		}
-		return r.streamConfig(b, s, rec)
+		return r.streamConfig(b, s, rec, at)
+	case rec.Kind == record.StreamState:
+		return r.streamState(b, s, rec)
 	case rec.Kind == record.StreamDelete:
 		r.streamDelete(b, s, rec.Stream)
 		return nil
@@ -253,13 +266,9 @@ func (r *recovery) control(b *wal.Batch, rec record.Record, at int) error {
 	case s == nil:
 		// It lies before the checkpoint of its stream, which has it, or behind the stream's end.
 		return nil
-	case s.unsettled && rec.Kind != record.StreamState:
-		return errors.New("a checkpoint without a state")
 	}
 	s.effects.Reset()
 	switch rec.Kind {
-	case record.StreamState:
-		return r.streamState(b, s, rec.Body)
 	case record.StreamSources:
 		var body record.StreamSourcesBody
 		err := record.ParseJSON(rec.Body, &body)
@@ -301,108 +310,6 @@ func (r *recovery) control(b *wal.Batch, rec record.Record, at int) error {
 }
 
 var errUnknownRecord = errors.New("a record of an unknown kind: it was written by a newer version of Sluice")
-
-// outdated reports whether a record lies before the checkpoint that the stream's manifest names. Until then the messages
-// of the stream gather, and nothing else counts.
-func (r *recovery) outdated(b *wal.Batch, id record.StreamID, at int) bool {
-	m := r.manifests[id].version.Manifest
-	if m == nil {
-		return false
-	}
-	log := wal.LogID{Kind: b.ID.Kind, Node: m.From.Node, Epoch: wal.Epoch(m.From.Epoch)}
-	from := r.engine.mark(place{log: log, pos: wal.Position{Offset: wal.Offset(m.From.Offset)}})
-	here := r.engine.mark(place{log: b.ID, pos: wal.Position{Offset: b.Offset}})
-	return here.before(from) || here == from && uint32(at) < m.From.Byte
-}
-
-// streamConfig replays the creation of a stream, a change of its configuration, or the beginning of a checkpoint.
-func (r *recovery) streamConfig(b *wal.Batch, s *Stream, rec record.Record) error {
-	var body record.StreamConfigBody
-	if err := record.ParseJSON(rec.Body, &body); err != nil {
-		return err
-	}
-	if s != nil {
-		s.effects.Reset()
-		s.configured(body.Config)
-		s.settleSubjects()
-		return s.state.UpdateConfig(body.Config, &s.effects)
-	}
-	if body.Update {
-		return nil // the log was trimmed behind the stream's creation, and the checkpoint that allowed it has the change
-	}
-	if r.deleted[rec.Stream] {
-		return nil
-	}
-	a := r.engine.account(body.Account)
-	s, err := r.engine.newStream(a, rec.Stream, body.Config, body.Created)
-	if err != nil {
-		return err
-	}
-	f := r.fragments[rec.Stream]
-	if _, found := r.manifests[rec.Stream]; f == nil && body.Checkpoint && found {
-		// The log has no message in front of the checkpoint; segments may have some.
-		if f, err = r.newFragment(rec.Stream); err != nil {
-			return err
-		}
-	}
-	made := &fragment{}
-	if f != nil {
-		s.state, s.tail, s.unsettled = f.state, *f.tail, true
-		*made = *f
-	} else if err := r.findPast(rec.Stream, made); err != nil {
-		return err
-	}
-	// The consumers are told of nothing before they have been told their past.
-	s.effects.Each = func(gone stream.Removed) { s.tail.removed(gone.Seq) }
-	made.name, made.state, made.tail, made.effects, made.restoring = s.name, s.state, &s.tail, &s.effects, false
-	r.fragments[rec.Stream] = made
-	s.controlAt = r.engine.mark(place{log: b.ID, pos: wal.Position{Epoch: b.ID.Epoch, Offset: b.Offset}})
-	r.streams[rec.Stream] = s
-	if old := a.streams[s.name]; old != nil {
-		r.engine.setAside(s, old)
-		return nil
-	}
-	a.streams[s.name] = s
-	return nil
-}
-
-// streamState replays the state in a checkpoint. A stream that was replayed from its creation has it already. Of one
-// that was not, what the state does not list is removed, and the limits are in force from here on.
-func (r *recovery) streamState(b *wal.Batch, s *Stream, raw []byte) error {
-	st, err := record.ParseStreamState(raw)
-	if err != nil {
-		return err
-	}
-	s.controlAt = r.engine.mark(place{log: b.ID, pos: wal.Position{Epoch: b.ID.Epoch, Offset: b.Offset}})
-	if !s.unsettled && s.state.LastSeq() == st.Last {
-		return nil
-	}
-	if s.state.LastSeq() > st.Last {
-		return fmt.Errorf("stream %s: the checkpoint ends at sequence %d, before %d", s.name, st.Last, s.state.LastSeq())
-	}
-	s.unsettled = false
-	if err := r.recall(r.fragments[s.id], st.Last+1); err != nil {
-		return err
-	}
-	s.state.RemoveBefore(st.First, &s.effects)
-	for _, g := range st.Gaps {
-		for m, ok := s.state.Next(nil, g.First); ok && m.Seq <= g.Last; m, ok = s.state.Next(nil, m.Seq+1) {
-			s.state.Delete(m.Seq, &s.effects)
-		}
-	}
-	if s.state.LastSeq() < st.Last {
-		restored := len(st.Gaps) > 0 && st.Gaps[len(st.Gaps)-1].Last == st.Last && st.Gaps[len(st.Gaps)-1].First <= s.state.LastSeq()+1
-		if s.state.Msgs() > 0 && !restored {
-			return fmt.Errorf("stream %s: the log lacks the messages from sequence %d to %d", s.name, s.state.LastSeq()+1, st.Last)
-		}
-		s.state.Skip(st.Last)
-	}
-	s.state.SetLast(st.LastTime, st.LastID)
-	if want := st.Messages(); s.state.Msgs() != want {
-		return fmt.Errorf("stream %s: %d of %d messages are there: the log or a segment lacks the others", s.name, s.state.Msgs(), want)
-	}
-	return s.state.UpdateConfig(s.Config(), &s.effects)
-}
 
 // streamRestore notes that the messages that follow are those of a restore.
 func (r *recovery) streamRestore(id record.StreamID) (err error) {

@@ -244,3 +244,25 @@ func TestARollingRestartDeliversNothingAgain(t *testing.T) {
 		})
 	}
 }
+
+// A stream that becomes an interest stream lets go of what nobody wants.
+func TestAnUpdateToInterestLetsGo(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		s := retaining(w, api.LimitsPolicy)
+		w.consumer(s, api.ConsumerConfig{Durable: "C", AckPolicy: api.AckExplicit, FilterSubject: "s.a"})
+		for _, subject := range []string{"s.a", "s.b", "s.a"} {
+			w.client.publish(subject, subject)
+		}
+		w.client.take()
+		w.answer(w.client.pull(s, "C", 1), "+ACK")
+		cfg := s.Config()
+		cfg.Retention = api.InterestPolicy
+		if err := s.update(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(step)
+		if got := content(t, s); len(got) != 1 || !strings.HasPrefix(got[0], "3 s.a") {
+			t.Errorf("there are %v", got)
+		}
+	})
+}

@@ -45,10 +45,8 @@ func (e *Engine) rewrite(ctx context.Context, s *Stream) (done bool, err error) 
 		}
 	}
 	exchange(m, old, now, time.Now().UTC())
-	if left := count(old) - count(now); left > 0 {
-		if err := e.leaveOut(ctx, s, m); err != nil {
-			return false, err
-		}
+	if err := e.leaveOut(ctx, s, m); err != nil {
+		return false, err
 	}
 	if err := e.swapManifest(ctx, s, m); err != nil {
 		return false, err
@@ -59,13 +57,6 @@ func (e *Engine) rewrite(ctx context.Context, s *Stream) (done bool, err error) 
 		}
 		s.installed(old, now...)
 	})
-}
-
-func count(all []*past) (messages uint64) {
-	for _, p := range all {
-		messages += p.Messages
-	}
-	return messages
 }
 
 // nextRewriting chooses what to rewrite next; empty says that nothing of it lives.

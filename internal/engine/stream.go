@@ -102,7 +102,6 @@ type Stream struct {
 	gateUntil      time.Time
 	controlAt      mark        // from where on in the log the control records are complete
 	recent         []timedMark // where the messages of the dedup window lie
-	unsettled      bool        // in recovery: its checkpoint's state has not come yet
 	counting       bool        // a purge is under way
 	deleting       bool        // its last record is on its way
 	atomic         *stream.AtomicBatches

@@ -45,9 +45,21 @@ func (c *chunk) has(seq uint64) bool { return seq == c.first || c.offsets[seq-c.
 
 // message reads a message of the chunk out of its data.
 func (c *chunk) message(data []byte, seq uint64) (record.StoredMessage, error) {
-	r, _, err := record.Next(data[c.offsets[seq-c.first]:])
+	m, err := messageAt(data, c.offsets[seq-c.first])
 	if err != nil {
-		return record.StoredMessage{}, fmt.Errorf("engine: reading sequence %d: %w", seq, err)
+		err = fmt.Errorf("engine: reading sequence %d: %w", seq, err)
+	}
+	return m, err
+}
+
+// messageAt reads the message whose record starts at a place in a chunk's data.
+func messageAt(data []byte, at uint32) (record.StoredMessage, error) {
+	if int(at) >= len(data) {
+		return record.StoredMessage{}, fmt.Errorf("a record at byte %d of %d", at, len(data))
+	}
+	r, _, err := record.Next(data[at:])
+	if err != nil {
+		return record.StoredMessage{}, err
 	}
 	return record.ParseMessage(r.Body)
 }
@@ -203,6 +215,8 @@ func (t *tail) enter(c *chunk, at place) {
 	c.place = at
 	if c.live > 0 {
 		t.logged += int64(c.bytes)
+	} else {
+		t.noteDeath(at)
 	}
 }
 

@@ -19,9 +19,10 @@ type Claimed struct {
 	epoch    wal.Epoch
 	instance string
 
-	// turn has an element while somebody writes the head. Whoever put it there owns current.
+	// turn has an element while somebody writes the head. Whoever put it there owns current and sent.
 	turn    chan struct{}
 	current stored
+	sent    uint64 // the highest counter that was sent: what was given up may be there all the same
 
 	// mu guards the following.
 	mu    sync.Mutex
@@ -120,7 +121,8 @@ func (c *Claimed) Update(ctx context.Context, change func(*Head)) error {
 		}
 		next := c.current.head.clone()
 		change(next)
-		next.Counter++
+		c.sent = max(next.Counter, c.sent) + 1
+		next.Counter = c.sent
 		start := time.Now()
 		now, swapped, err := c.swap(ctx, c.current, next)
 		switch {

@@ -24,9 +24,10 @@ const (
 	Manifest                        // a stream's manifest
 	StreamSegment                   // a segment of a stream
 	Probe                           // what the start-up probe leaves for moments
+	Quarantine                      // what a repair has moved out of the way
 )
 
-var familyNames = [...]string{"", "cluster", "heads", "wal", "broadcast", "streams", "streams", "probe"}
+var familyNames = [...]string{"", "cluster", "heads", "wal", "broadcast", "streams", "streams", "probe", "quarantine"}
 
 // String gives the family's first segment.
 func (f Family) String() string {
@@ -98,6 +99,9 @@ func SegmentKey(account, stream string, id, first, unique uint64) string {
 	return string(append(appendNumber(b, unique), segmentSuffix...))
 }
 
+// QuarantineKey is where a repair moves the object of a key.
+func QuarantineKey(original string) string { return Quarantine.Prefix() + original }
+
 // Parsed is a key taken apart. Names stay in their escaped form, since an over-long name cannot be read from its
 // segment: the object holds the name itself. Segments are compared with Segment(name), or read with [Name].
 type Parsed struct {
@@ -108,7 +112,7 @@ type Parsed struct {
 	Stream        string // segment: Manifest, StreamSegment
 	ID            uint64 // of the stream: Manifest, StreamSegment
 	First, Unique uint64 // StreamSegment
-	Rest          string // Probe: what follows the prefix
+	Rest          string // Probe: what follows the prefix; Quarantine: the key where the object was
 }
 
 // Parse takes a key apart. Whatever this package would not build is ErrForeign.
@@ -150,6 +154,10 @@ func parse(k string) (p Parsed, ok bool) {
 		return parseStream(parts)
 	case Probe.String():
 		return Parsed{Family: Probe, Rest: rest}, true
+	case Quarantine.String():
+		if original, ok := parse(rest); ok && original.Family != Quarantine {
+			return Parsed{Family: Quarantine, Rest: rest}, true
+		}
 	}
 	return p, false
 }

@@ -24,6 +24,7 @@ func TestKeys(t *testing.T) {
 		{SegmentKey("$G", "ORDERS", 0xab, 17, 1<<63), "streams/$G/ORDERS/00000000000000ab/segments/0000000000000011-8000000000000000.parquet",
 			Parsed{Family: StreamSegment, Account: "$G", Stream: "ORDERS", ID: 0xab, First: 17, Unique: 1 << 63}},
 		{Probe.Prefix() + "X", "probe/X", Parsed{Family: Probe, Rest: "X"}},
+		{QuarantineKey(HeadKey("n")), "quarantine/heads/n", Parsed{Family: Quarantine, Rest: "heads/n"}},
 	} {
 		if c.key != c.want {
 			t.Errorf("built %q, want %q", c.key, c.want)
@@ -47,7 +48,7 @@ func TestParseForeign(t *testing.T) {
 		"wal/n/0000000000000003/0000000000000001/x", "wal/n/+000000000000003/0000000000000001", "streams/a/b", "streams/a/b/other",
 		"streams/a/b/manifest/c", "streams/a/b/manifest", "streams/a/b/00000000000000ab/manifest/c", "streams/a/b/ab/manifest",
 		"streams/a/b/00000000000000ab/segments/1-2.parquet", "streams/a/b/00000000000000ab/segments/0000000000000011-8000000000000000",
-		"streams/a/b/00000000000000ab/0000000000000011-8000000000000000.parquet", "probe/", "heads/" + strings.Repeat("a", 201), "heads/abc=-" + strings.Repeat("0", 40)} {
+		"streams/a/b/00000000000000ab/0000000000000011-8000000000000000.parquet", "probe/", "quarantine/", "quarantine/x", "quarantine/quarantine/cluster", "heads/" + strings.Repeat("a", 201), "heads/abc=-" + strings.Repeat("0", 40)} {
 		if got, err := Parse(k); !errors.Is(err, ErrForeign) {
 			t.Errorf("Parse(%q) = %+v, %v, want ErrForeign", k, got, err)
 		}
@@ -122,6 +123,8 @@ func FuzzParse(f *testing.F) {
 			again = ClusterKey
 		case Probe:
 			again = Probe.Prefix() + p.Rest
+		case Quarantine:
+			again = QuarantineKey(p.Rest)
 		case Head:
 			if name, ok := Name(p.Node); ok {
 				again = HeadKey(name)

@@ -11,6 +11,7 @@ type indexBuilder struct {
 	groups []Group
 	ids    map[string]uint32
 	names  []string
+	seenIn []uint16 // of each subject, the newest group that has it, counted from 1
 
 	rows    rowsBuilder // of the group that is being filled
 	heads   []byte      // the rows' blocks of the groups before, without their subjects
@@ -21,17 +22,23 @@ type indexBuilder struct {
 
 func newIndexBuilder() *indexBuilder { return &indexBuilder{ids: map[string]uint32{}} }
 
-func (b *indexBuilder) add(m *Message) {
+// add takes a message, and tells whether its subject is the first of its kind in the segment, and in the group.
+func (b *indexBuilder) add(m *Message) (newToFile, newToGroup bool) {
 	id, known := b.ids[string(m.Subject)]
 	if !known {
 		id = uint32(len(b.names))
 		name := string(m.Subject)
 		b.names = append(b.names, name)
 		b.ids[name] = id
+		b.seenIn = append(b.seenIn, 0)
 	}
+	group := uint16(len(b.groups) + 1)
+	newToGroup = b.seenIn[id] != group
+	b.seenIn[id] = group
 	b.ids32 = append(b.ids32, id)
 	b.notes.add(m)
 	b.rows.add(m)
+	return !known, newToGroup
 }
 
 func (b *indexBuilder) endGroup(g Group) {

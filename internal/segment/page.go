@@ -10,12 +10,6 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// The encodings of the columns; the headers' definition levels are RLE.
-var columnEncodings = [columns]format.Encoding{
-	seqColumn: format.DeltaBinaryPacked, timeColumn: format.DeltaBinaryPacked,
-	subjectColumn: format.Plain, headersColumn: format.Plain, dataColumn: format.Plain,
-}
-
 // page gives the unpacked page that is all of a chunk. A chunk is the page's header and the page; in an encrypted file
 // both are modules.
 func (ix *Index) page(g *Group, column int, chunk []byte) ([]byte, error) {
@@ -58,8 +52,6 @@ func (ix *Index) page(g *Group, column int, chunk []byte) ([]byte, error) {
 	return unpack(stored, int(h.UncompressedPageSize))
 }
 
-var compact thrift.CompactProtocol
-
 // decodePageHeader gives the header at the start of b and its size.
 func decodePageHeader(b []byte) (*format.PageHeader, int, error) {
 	h := &format.PageHeader{}
@@ -95,12 +87,6 @@ func pageBound(g *Group, column int) uint64 {
 	}
 	return 64 + g.Bytes + rows*(4+1) // a length each, and a level
 }
-
-// The blocks of DELTA_BINARY_PACKED as everybody writes them.
-const (
-	deltaBlock      = 128
-	deltaMiniBlocks = 4
-)
 
 // decodeDeltas decodes a page of n numbers. What parquet-go trusts is checked before: it unpacks with vector
 // instructions, which take bit widths as they come.

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // seal is the encryption of one segment: AES-GCM with one key for everything, each module bound to its place by the
@@ -71,6 +72,25 @@ func (s *seal) encrypt(plain, aad []byte) []byte {
 	b := make([]byte, nonceBytes, nonceBytes+len(plain)+tagBytes)
 	rand.Read(b) // never fails
 	return s.aead.Seal(b, b, plain, aad)
+}
+
+// moduleBytes is what a module of Parquet has beside its content.
+const moduleBytes = 4 + nonceBytes + tagBytes
+
+// appendModule appends a module of Parquet: its length (little-endian, 4 bytes), then as encrypt gives it.
+func (s *seal) appendModule(dst, plain, aad []byte) []byte {
+	dst = slices.Grow(dst, moduleBytes+len(plain))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(nonceBytes+len(plain)+tagBytes))
+	nonce := dst[len(dst) : len(dst)+nonceBytes]
+	rand.Read(nonce) // never fails
+	return s.aead.Seal(dst[:len(dst)+nonceBytes], nonce, plain, aad)
+}
+
+// newUnique makes what is unique to a file.
+func newUnique() []byte {
+	b := make([]byte, uniqueBytes)
+	rand.Read(b) // never fails
+	return b
 }
 
 // decrypt is the reverse of encrypt; the result is a new buffer.

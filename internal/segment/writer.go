@@ -19,11 +19,6 @@ type Writer struct {
 	info    Info
 	err     error // the first failure; nothing works afterwards
 
-	group    []Message // alias arena
-	arena    []byte
-	inGroup  uint64 // sum of [Message.Size] in it
-	isBinary bool   // a subject was not UTF-8
-
 	maxGroups int // MaxGroups; tests take less
 }
 
@@ -36,15 +31,15 @@ func NewWriter(w io.Writer, o Options) (*Writer, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := newTable(w, &o)
-	if err != nil {
-		return nil, fmt.Errorf("segment: begin: %w", err)
-	}
-	sw := &Writer{options: o, table: t, index: newIndexBuilder(), maxGroups: MaxGroups}
+	sw := &Writer{options: o, index: newIndexBuilder(), maxGroups: MaxGroups}
+	var err error
 	if o.Key != nil {
-		if sw.seal, err = newSeal(o.Key, t.unique); err != nil {
+		if sw.seal, err = newSeal(o.Key, newUnique()); err != nil {
 			return nil, err
 		}
+	}
+	if sw.table, err = newTable(w, &o, sw.seal); err != nil {
+		return nil, fmt.Errorf("segment: begin: %w", err)
 	}
 	return sw, nil
 }
@@ -64,8 +59,9 @@ func (w *Writer) Add(m Message) error {
 	case w.info.Messages == math.MaxUint32:
 		return fmt.Errorf("%w: %d messages", ErrFull, w.info.Messages)
 	}
-	held := w.inGroup + rowBytes*uint64(len(w.group))
-	if len(w.group) > 0 && held+size+rowBytes > uint64(w.options.GroupBytes) {
+	rows := &w.table.rows
+	held := rows.bytes + rowBytes*uint64(rows.rows())
+	if rows.rows() > 0 && held+size+rowBytes > uint64(w.options.GroupBytes) {
 		if len(w.index.groups)+1 >= w.maxGroups {
 			return fmt.Errorf("%w: %d row groups", ErrFull, w.maxGroups)
 		}
@@ -80,43 +76,25 @@ func (w *Writer) Add(m Message) error {
 	w.info.Last, w.info.LastTime = m.Seq, m.Time
 	w.info.Messages++
 	w.info.Bytes += size
-	w.inGroup += size
-	w.isBinary = w.isBinary || !utf8.Valid(m.Subject)
-	w.index.add(&m)
-	m.Subject, m.Header, m.Data = w.keep(m.Subject), w.keep(m.Header), w.keep(m.Data)
-	w.group = append(w.group, m)
+	newToFile, newToGroup := w.index.add(&m)
+	if newToFile && !utf8.Valid(m.Subject) {
+		w.table.binarySubjects = true
+	}
+	rows.add(&m, newToGroup)
 	return nil
 }
 
-// keep copies b into the group's arena; nil stays nil. An arena that is full is left to the messages that alias it.
-func (w *Writer) keep(b []byte) []byte {
-	if b == nil {
-		return nil
-	}
-	if cap(w.arena)-len(w.arena) < len(b) {
-		w.arena = make([]byte, 0, max(len(b), w.options.GroupBytes))
-	}
-	at := len(w.arena)
-	w.arena = append(w.arena, b...)
-	return w.arena[at:len(w.arena):len(w.arena)]
-}
-
 func (w *Writer) endGroup() error {
-	number := len(w.index.groups)
-	at, lengths, crc, err := w.table.group(w.group)
-	if err != nil {
-		return fmt.Errorf("segment: write group %d: %w", number, err)
+	rows := &w.table.rows
+	g := Group{
+		Number: len(w.index.groups), First: uint64(rows.seqs[0]), Last: uint64(rows.seqs[rows.rows()-1]), FirstTime: rows.times[0],
+		Rows: uint32(rows.rows()), Bytes: rows.bytes,
 	}
-	w.index.endGroup(Group{
-		Number: number, First: w.group[0].Seq, Last: w.group[len(w.group)-1].Seq, FirstTime: w.group[0].Time,
-		Rows: uint32(len(w.group)), Bytes: w.inGroup, Offset: at, Lengths: lengths, CRC: crc,
-	})
-	clear(w.group)
-	w.group, w.inGroup = w.group[:0], 0
-	if cap(w.arena) > 2*w.options.GroupBytes { // a large message's
-		w.arena = nil
+	var err error
+	if g.Offset, g.Lengths, g.CRC, err = w.table.group(2 * w.options.GroupBytes); err != nil {
+		return fmt.Errorf("segment: write group %d: %w", g.Number, err)
 	}
-	w.arena = w.arena[:0]
+	w.index.endGroup(g)
 	return nil
 }
 
@@ -141,11 +119,6 @@ func (w *Writer) close() (Info, error) {
 	if err := w.endGroup(); err != nil {
 		return Info{}, err
 	}
-	if w.isBinary {
-		if err := w.table.binarySubjects(); err != nil {
-			return Info{}, fmt.Errorf("segment: end: %w", err)
-		}
-	}
 	h := &header{indexAt: w.table.sink.at}
 	if w.seal != nil {
 		h.encrypted, h.unique = true, w.seal.unique
@@ -167,7 +140,7 @@ func (w *Writer) close() (Info, error) {
 	h.append(index[:0])
 	w.info.IndexChecksum, w.info.DirectorySize = checksum(index), h.directorySize()
 	for _, part := range [][]byte{index, footer} {
-		if _, err := w.table.sink.Write(part); err != nil {
+		if err := w.table.sink.write(part); err != nil {
 			return Info{}, fmt.Errorf("segment: end: %w", err)
 		}
 	}

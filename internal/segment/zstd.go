@@ -3,22 +3,31 @@ package segment
 import (
 	"fmt"
 
-	"github.com/apache/arrow-go/v18/parquet/compress"
 	"github.com/klauspost/compress/zstd"
 )
 
 // Coders are shared: EncodeAll and DecodeAll may be called at the same time, and keep their own pools. Those are
 // channels, made here and not at the first use: a channel that is made in a synctest bubble works in no other.
 var (
-	packer   = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(0), zstd.WithEncoderCRC(false)))
+	packer   = must(newPacker(zstd.SpeedFastest, 0))
 	unpacker = must(zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true)))
 )
 
-func init() {
-	packer.EncodeAll(nil, nil)
-	if codec, err := compress.GetCodec(compress.Codecs.Zstd); err == nil { // the one that pages are packed by
-		codec.Encode(nil, []byte{0})
+func init() { packer.EncodeAll(nil, nil) }
+
+// newPacker makes an encoder of whole frames for so many callers at once, 0 for as many as there are processors. Frames
+// have no checksum: what holds them has.
+func newPacker(level zstd.EncoderLevel, callers int) (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(callers), zstd.WithEncoderCRC(false))
+}
+
+// packerFor gives the packer of a level of zstd: the shared one of the lowest, one of their own of higher ones, whose
+// tables have many megabytes.
+func packerFor(level int) (*zstd.Encoder, error) {
+	if l := zstd.EncoderLevelFromZstd(level); l != zstd.SpeedFastest {
+		return newPacker(l, 1)
 	}
+	return packer, nil
 }
 
 // must is for options that are known to be right.

@@ -205,3 +205,35 @@ func BenchmarkFootprint(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkLoad enters messages as a segment's index lists them.
+func BenchmarkLoad(b *testing.B) {
+	for _, subjects := range []int{10, 1000} {
+		b.Run(fmt.Sprint(subjects), func(b *testing.B) {
+			l, err := benchState(b, nil).Load()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range subjects {
+				if _, err := l.Subject(fmt.Appendf(nil, "orders.%04d", i)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			rng := rand.New(rand.NewPCG(1, 2))
+			ordinals := make([]uint32, 1<<16)
+			for i := range ordinals {
+				ordinals[i] = rng.Uint32N(uint32(subjects))
+			}
+			seq, at := uint64(0), int64(1_700_000_000_000_000_000)
+			b.ReportAllocs()
+			for b.Loop() {
+				seq++
+				at += int64(seq % 1024 * 1000)
+				if err := l.Message(seq, at, 100+seq%900, ordinals[seq%(1<<16)], nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			l.Close()
+		})
+	}
+}

@@ -223,6 +223,12 @@ func (r *row) one() int {
 	return 0
 }
 
+// gapless reports whether an open block's sequences follow each other and all are there.
+func (b *block) gapless() bool {
+	n := len(b.rows)
+	return b.packed == nil && b.live == n && b.rows[0].offset == 0 && b.rows[n-1].offset == uint32(n-1)
+}
+
 // packing is the room that packing needs meanwhile.
 type packing struct{ list, words []uint64 }
 
@@ -235,6 +241,10 @@ func packBlocks(blocks ...*block) *packed {
 	p := &packed{}
 	room.words = room.words[:0]
 	for c := range columns {
+		if c == columnSeq && len(blocks) == 1 && blocks[0].gapless() {
+			p.columns[c] = column{base: blocks[0].base, slope: 1}
+			continue
+		}
 		room.list = room.list[:0]
 		for _, b := range blocks {
 			room.list = b.appendColumn(room.list, c)

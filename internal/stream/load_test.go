@@ -86,6 +86,13 @@ func TestLoadIsApply(t *testing.T) {
 	if !bytes.Equal(a, b) {
 		t.Fatal("the snapshots differ")
 	}
+	restored, err := Restore(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, _ = restored.Snapshot(nil); !bytes.Equal(a, b) {
+		t.Fatal("the snapshot of what was restored differs")
+	}
 	if n := loaded.names.count; n != loaded.NumSubjects() {
 		t.Errorf("%d subjects in the table, %d with messages", n, loaded.NumSubjects())
 	}

@@ -23,13 +23,13 @@ type run struct {
 	column column
 	words  []uint64
 	gone   absent
+	last   uint64 // that is there
 	n      uint16
 	live   uint16
 }
 
 func (r *run) at(i int) uint64 { return r.column.at(r.words, i) }
 func (r *run) first() uint64   { return r.at(r.gone.next(0, int(r.n))) }
-func (r *run) last() uint64    { return r.at(r.gone.previous(int(r.n) - 1)) }
 
 // search gives the first position whose sequence is at least seq and there, or the number of positions.
 func (r *run) search(seq uint64) int {
@@ -59,7 +59,7 @@ func (r *run) appendTo(list []uint64) []uint64 {
 }
 
 func packRun(list []uint64) run {
-	r := run{n: uint16(len(list)), live: uint16(len(list))}
+	r := run{n: uint16(len(list)), live: uint16(len(list)), last: list[len(list)-1]}
 	room := packings.Get().(*packing)
 	defer packings.Put(room)
 	r.column, room.words = packColumn(room.words[:0], list)
@@ -102,13 +102,13 @@ func (p *posting) openSearch(seq uint64) int {
 // search gives the first run that ends at or behind seq, or the number of runs.
 func (p *posting) search(seq uint64) int {
 	n := len(p.runs)
-	if n == 0 || seq > p.runs[n-1].last() {
+	if n == 0 || seq > p.runs[n-1].last {
 		return n
 	}
-	if seq <= p.runs[0].last() {
+	if seq <= p.runs[0].last {
 		return 0
 	}
-	return sort.Search(n, func(i int) bool { return p.runs[i].last() >= seq })
+	return sort.Search(n, func(i int) bool { return p.runs[i].last >= seq })
 }
 
 // first gives the first sequence of a posting that is not empty.
@@ -124,7 +124,7 @@ func (p *posting) last() uint64 {
 	if n := len(p.open); n > 0 {
 		return p.openAt(n - 1)
 	}
-	return p.runs[len(p.runs)-1].last()
+	return p.runs[len(p.runs)-1].last
 }
 
 // remove takes a sequence out that is there.
@@ -151,7 +151,9 @@ func (p *posting) remove(seq uint64) {
 		return
 	}
 	r.gone.set(k, int(r.n))
-	r.live--
+	if r.live--; r.live > 0 && seq == r.last {
+		r.last = r.at(r.gone.previous(k))
+	}
 	switch {
 	case r.live == 0 && i == 0:
 		p.runs[0] = run{}
@@ -216,7 +218,7 @@ func (p *posting) previous(seq uint64) (uint64, bool) {
 	if i == 0 {
 		return 0, false
 	}
-	return p.runs[i-1].last(), true
+	return p.runs[i-1].last, true
 }
 
 // from counts the sequences that are at least seq, of which there are count in all.

@@ -7,8 +7,9 @@
 // tells what had to go. Apply depends on nothing but the configuration and what was applied before, in order, so that
 // a replay of the log gives the same state. Deletes, purges and expiry are such changes too.
 //
-// Bodies lie elsewhere. Here is only what finding and accounting need: about 24 bytes a message and, beside its name,
-// about 60 bytes a subject.
+// Bodies lie elsewhere. Here is only what finding and accounting need, packed: 5 to 10 bytes a message where subjects are few,
+// most of them for its time, and about 35 bytes a subject beside what its name does not share with its neighbours'. A
+// subject with three messages or more takes 100 bytes more. The newest 2,560 messages are not packed yet: 24 bytes each.
 //
 // Slices of bytes that a State hands out (subjects) belong to it and hold until the next call that changes it.
 package stream

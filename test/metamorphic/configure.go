@@ -1,6 +1,9 @@
 package metamorphic
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // createStream asks for a stream; the configuration is mostly one that is allowed.
 func (g *generator) createStream(name string) operation {
@@ -164,16 +167,16 @@ func (g *generator) consumerConfig(stream, name string) fields {
 		delete(cfg, "durable_name")
 		cfg["inactive_threshold"] = int64(3600e9)
 	}
-	switch {
-	case g.chance(35):
-		cfg["filter_subject"] = g.filter(stream)
-	case g.chance(35):
-		cfg["filter_subjects"] = g.filters(stream)
-	case cfg["deliver_policy"] == "last_per_subject" && g.chance(95), g.filtered[key]:
-		// nats-server does not tell a consumer of messages any more when an update takes its filter away.
-		cfg["filter_subject"] = own(stream) + ".>"
+	// The filters stay: nats-server does not tell a consumer of messages any more when an update takes its filter away, and
+	// begins at one place or another when it gets wider.
+	if g.filtersOf[key] == nil {
+		g.filtersOf[key] = g.someFilters(stream, cfg["deliver_policy"] == "last_per_subject")
 	}
-	g.filtered[key] = g.filtered[key] || cfg["filter_subject"] != nil || cfg["filter_subjects"] != nil
+	maps.Copy(cfg, g.filtersOf[key])
+	if len(g.filtersOf[key]) == 0 && cfg["deliver_policy"] == "last" {
+		// Without a filter, nats-server begins behind the last message when a newer one was deleted; with one, it does not.
+		cfg["deliver_policy"] = "all"
+	}
 	if _, ok := g.pushed[key]; !ok {
 		g.pushed[key] = g.chance(25)
 	}
@@ -189,7 +192,7 @@ func (g *generator) consumerConfig(stream, name string) fields {
 		if g.chance(40) {
 			cfg["max_deliver"] = 1 + g.rand.IntN(3)
 		}
-		if g.style != removing && g.chance(40) {
+		if cfg["max_deliver"] == nil && g.style != removing && g.chance(40) { // what is given up may still take its place in nats-server
 			cfg["max_ack_pending"] = 1 + g.rand.IntN(5)
 		}
 	}
@@ -212,4 +215,17 @@ func (g *generator) filters(stream string) (filters []string) {
 		filters = append(filters, own(stream)+choose(g, ".a", ".b", ".c", ".a.*", ".b.x", ".b.x.z", ".b.>", ".*"))
 	}
 	return filters
+}
+
+// someFilters are a consumer's filter, its filters, or nothing, which last per subject does not allow.
+func (g *generator) someFilters(stream string, needed bool) fields {
+	switch {
+	case g.chance(35):
+		return fields{"filter_subject": g.filter(stream)}
+	case g.chance(35):
+		return fields{"filter_subjects": g.filters(stream)}
+	case needed:
+		return fields{"filter_subject": own(stream) + ".>"}
+	}
+	return fields{}
 }

@@ -140,8 +140,8 @@ func (p *pair) request(o operation) string {
 			}
 			return nil
 		})
-		if strings.Contains(m.subject, ".CONSUMER.") {
-			answers[0], answers[1] = withoutPositions(answers[0]), withoutPositions(answers[1])
+		if strings.Contains(m.subject, ".CONSUMER.") || strings.Contains(m.subject, ".STREAM.UPDATE.") {
+			answers[0], answers[1] = withoutState(answers[0]), withoutState(answers[1])
 		}
 		if answers[0] != answers[1] {
 			return fmt.Sprintf("the answers to %s %s differ:\n%s", m.subject, m.data, contrast(answers[0], answers[1]))
@@ -305,8 +305,9 @@ func (s *side) view() view {
 	return v
 }
 
-// withoutPositions is an answer about consumers without what the comparison of states looks at more closely.
-func withoutPositions(answer string) string {
+// withoutState is an answer without what the comparison of states looks at more closely: consumers' positions, and what a
+// stream holds after an update, where Sluice lets go in the background of what a new retention does not keep.
+func withoutState(answer string) string {
 	var v map[string]any
 	if json.Unmarshal([]byte(answer), &v) != nil {
 		return answer
@@ -316,6 +317,7 @@ func withoutPositions(answer string) string {
 		if c, ok := c.(map[string]any); ok {
 			delete(c, "delivered")
 			delete(c, "ack_floor")
+			delete(c, "state")
 		}
 	}
 	return fields(v).json()
@@ -325,6 +327,7 @@ func withoutPositions(answer string) string {
 //   - Messages that are not there, or do not pass the filter, make no difference: nats-server moves some consumers over
 //     what a purge, a rollup or a limit removed, or over what it looked at in vain, and leaves others where they were.
 //   - When a purge or a rollup moves a floor, nats-server may move its consumer sequence beyond what is unacknowledged.
+//   - When a consumer gives a message up, nats-server notices now or with the next pull.
 //   - When a rollup removes what is unacknowledged, only Sluice tells.
 func (p *pair) positions(v view) view {
 	for name, state := range v.states() {
@@ -336,6 +339,12 @@ func (p *pair) positions(v view) view {
 		for _, c := range consumers {
 			c, _ := c.(map[string]any)
 			filters := filtersOf(c)
+			cfg, _ := c["config"].(map[string]any)
+			if most, _ := cfg["max_deliver"].(float64); most > 0 {
+				delete(c, "ack_floor")
+				delete(c, "num_ack_pending")
+				delete(c, "num_redelivered")
+			}
 			for _, field := range []string{"delivered", "ack_floor"} {
 				position, ok := c[field].(map[string]any)
 				if !ok {
@@ -356,10 +365,14 @@ func (p *pair) positions(v view) view {
 	}
 	for key, text := range v {
 		of, ok := strings.CutPrefix(key, "inbox $JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.")
-		if !ok || !p.moved[of[:2]] {
+		if !ok {
 			continue
 		}
-		lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.Contains(line, "Unacknowledged message was deleted") })
+		lines := strings.Split(text, "\n")
+		slices.Sort(lines) // several that one operation removes come in any order
+		lines = slices.DeleteFunc(lines, func(line string) bool {
+			return p.moved[of[:2]] && strings.Contains(line, "Unacknowledged message was deleted")
+		})
 		if v[key] = strings.Join(lines, "\n"); v[key] == "" {
 			delete(v, key)
 		}

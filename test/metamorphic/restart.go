@@ -26,6 +26,7 @@ func (p *pair) restart(ctx context.Context, o operation) (string, error) {
 			return difference, nil
 		}
 	}
+	listening := slices.DeleteFunc(slices.Sorted(maps.Keys(p.sluice.listen)), func(inbox string) bool { return strings.HasPrefix(inbox, "pull.") })
 	err := p.both(func(s *side) error {
 		if s == p.reference {
 			return s.reconnect()
@@ -35,17 +36,34 @@ func (p *pair) restart(ctx context.Context, o operation) (string, error) {
 		}
 		return s.start(ctx)
 	})
-	if err != nil || o.signal == "TERM" || o.quiet {
+	if err != nil {
 		return "", err
 	}
-	return p.reconcile(), nil
+	if o.signal == "KILL" && !o.quiet {
+		if difference := p.reconcile(); difference != "" {
+			return difference, nil
+		}
+	}
+	return "", p.both(func(s *side) error {
+		for _, inbox := range listening {
+			if err := s.open(inbox); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // quieten waits until Sluice has stored all progress.
 func (p *pair) quieten() string {
 	for stream := range p.states {
 		for _, c := range p.sluice.consumers(stream) {
-			if c.Config.AckPolicy == "none" || c.Config.AckPolicy == "flow_control" {
+			if c.Config.AckPolicy == "none" {
+				// It is not asked for signs of life; resuming it stores where it stands.
+				resume := message{subject: fmt.Sprintf("$JS.API.CONSUMER.PAUSE.%s.%s", stream, c.Name)}
+				if difference := p.request(operation{messages: []message{resume}}); difference != "" {
+					return difference
+				}
 				continue
 			}
 			if answer := p.sluice.ask(message{subject: signOfLife(stream, c.Name), data: "+WPI"}); answer != "" {

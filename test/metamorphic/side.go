@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,23 +25,35 @@ type side struct {
 	nc     *nats.Conn
 	listen map[string]*nats.Subscription // interest in push consumers' deliver subjects
 
+	// arrivals are what came and was not sorted yet. The client's read loop fills it, so that what came before an answer is
+	// there when the answer is.
+	arrivals chan *nats.Msg
+
 	mu    sync.Mutex
-	heard map[string][]*nats.Msg // deliveries, statuses, republished messages and advisories by subject, in order
+	heard map[string][]*nats.Msg // deliveries, statuses, republished messages and advisories by subject or inbox, in order
 }
 
-// ears are what the client always listens to.
-var ears = []string{"again.>", "$JS.EVENT.ADVISORY.STREAM.>", "$JS.EVENT.ADVISORY.CONSUMER.>"}
+// ears are what the client always listens to. Of deletions nats-server does not always tell, and of messages that reached
+// max_deliver with the next pull.
+var ears = []string{
+	"again.>",
+	"$JS.EVENT.ADVISORY.STREAM.CREATED.*", "$JS.EVENT.ADVISORY.STREAM.UPDATED.*", "$JS.EVENT.ADVISORY.CONSUMER.CREATED.*.*",
+	"$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.*.*", "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.*.*",
+}
 
-// hear keeps what comes to an inbox, or to the subjects themselves of the ears.
-func (s *side) hear(inbox string) nats.MsgHandler {
-	return func(m *nats.Msg) {
-		key := inbox
-		if inbox == "" {
-			key = m.Subject
+// sort puts what came to an inbox, or to the subjects themselves of the ears, where it belongs. mu is held.
+func (s *side) sort() {
+	for {
+		select {
+		case m := <-s.arrivals:
+			key := m.Sub.Subject
+			if slices.Contains(ears, key) {
+				key = m.Subject
+			}
+			s.heard[key] = append(s.heard[key], m)
+		default:
+			return
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.heard[key] = append(s.heard[key], m)
 	}
 }
 
@@ -59,12 +72,7 @@ func (s *side) connect() error {
 		return fmt.Errorf("connect to %s: %w", s.name, err)
 	}
 	for _, subject := range ears {
-		if _, err := s.nc.Subscribe(subject, s.hear("")); err != nil {
-			return err
-		}
-	}
-	for subject := range s.listen {
-		if err := s.open(subject); err != nil {
+		if _, err := s.nc.ChanSubscribe(subject, s.arrivals); err != nil {
 			return err
 		}
 	}
@@ -73,7 +81,7 @@ func (s *side) connect() error {
 
 // open begins to listen to an inbox.
 func (s *side) open(inbox string) error {
-	sub, err := s.nc.Subscribe(inbox, s.hear(inbox))
+	sub, err := s.nc.ChanSubscribe(inbox, s.arrivals)
 	if err != nil {
 		return err
 	}
@@ -93,14 +101,10 @@ func (s *side) shut(inbox string) error {
 	return s.nc.FlushTimeout(patience)
 }
 
-// hangUp ends the client. Its pulls end with it; its other interest comes back with the next.
+// hangUp ends the client with its pulls and its interest.
 func (s *side) hangUp() {
 	s.nc.Close()
-	for inbox := range s.listen {
-		if strings.HasPrefix(inbox, "pull.") {
-			delete(s.listen, inbox)
-		}
-	}
+	clear(s.listen)
 }
 
 // stop ends the server, as an operator or as a crash does.
@@ -168,6 +172,7 @@ func (m message) msg() *nats.Msg {
 func (s *side) heardBy() map[string][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sort()
 	out := make(map[string][]string, len(s.heard))
 	for key, msgs := range s.heard {
 		for _, m := range msgs {
@@ -181,6 +186,7 @@ func (s *side) heardBy() map[string][]string {
 func (s *side) delivery(inbox string, index int) *nats.Msg {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sort()
 	return s.heard[inbox][index]
 }
 
@@ -193,15 +199,8 @@ func (s *side) reset() error {
 	}
 	names := s.ask(message{subject: "$JS.API.STREAM.NAMES"})
 	for _, name := range streamNames {
-		if !strings.Contains(names, `"`+name+`"`) {
-			continue
-		}
-		// The news of it comes by itself: it belongs to the run that ends.
-		news := "$JS.EVENT.ADVISORY.STREAM.DELETED." + name
-		heard := s.count(news)
-		s.ask(message{subject: "$JS.API.STREAM.DELETE." + name})
-		for until := time.Now().Add(patience); s.count(news) == heard && time.Now().Before(until); {
-			time.Sleep(100 * time.Microsecond) // between two looks
+		if strings.Contains(names, `"`+name+`"`) {
+			s.ask(message{subject: "$JS.API.STREAM.DELETE." + name})
 		}
 	}
 	if names := s.ask(message{subject: "$JS.API.STREAM.NAMES"}); !strings.Contains(names, `"total":0`) {
@@ -209,16 +208,11 @@ func (s *side) reset() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sort()
 	s.heard = map[string][]*nats.Msg{}
 	return nil
 }
 
-func (s *side) count(key string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.heard[key])
-}
-
 func newSide(name string, cfg process.Config) *side {
-	return &side{name: name, cfg: cfg, listen: map[string]*nats.Subscription{}, heard: map[string][]*nats.Msg{}}
+	return &side{name: name, cfg: cfg, listen: map[string]*nats.Subscription{}, heard: map[string][]*nats.Msg{}, arrivals: make(chan *nats.Msg, 1<<16)}
 }

@@ -163,3 +163,46 @@ func TestAMessageLargerThanTheStreamIsNeverPending(t *testing.T) {
 		}
 	})
 }
+
+// A pull that waits because too much is unacknowledged goes on when some of that is removed.
+func TestARemovalMakesRoomForTheNextDelivery(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.start()
+		s := w.create(fileStream)
+		w.consumer(s, api.ConsumerConfig{Durable: "C", AckPolicy: api.AckExplicit, MaxAckPending: 1, AckWait: time.Hour})
+		for _, data := range []string{"1", "2"} {
+			w.client.publish("s.a", data)
+		}
+		w.client.take()
+		w.client.send("$JS.API.CONSUMER.MSG.NEXT.S.C", "_INBOX.pull", "", `{"batch":5,"expires":3600000000000}`)
+		if got := w.client.take(); len(got) != 1 || got[0].data != "1" {
+			t.Fatalf("delivered: %v", got)
+		}
+		if err := s.DeleteMessage(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.client.take(); len(got) != 1 || got[0].data != "2" {
+			t.Errorf("after the removal: %v", got)
+		}
+	})
+}
+
+func TestConsumersKeepWithinTheLimitsOfTheirStream(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		w.start()
+		s := w.create(fileStream)
+		for _, name := range []string{"B", "A"} {
+			w.consumer(s, api.ConsumerConfig{Durable: name, AckPolicy: api.AckExplicit, MaxAckPending: 10})
+		}
+		cfg := s.Config()
+		cfg.ConsumerLimits.MaxAckPending = 9
+		err := s.update(t.Context(), cfg)
+		if err == nil || !strings.Contains(err.Error(), "change to limits violates consumers: A, B") {
+			t.Errorf("a limit below what consumers have: %v", err)
+		}
+		cfg.ConsumerLimits.MaxAckPending = 10
+		if err := s.update(t.Context(), cfg); err != nil {
+			t.Error(err)
+		}
+	})
+}
