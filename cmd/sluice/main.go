@@ -62,6 +62,7 @@ func commands() []command {
 	return []command{
 		{"serve", "run the server (the default)", serve},
 		{"wal dump", "print what lies in a store's logs; see sluice wal dump --help", walDump},
+		{"check", "verify all that lies in a store; see sluice check --help", checkStore},
 		{"version", "print the version", func(env environment, _ []string) int {
 			fmt.Fprintln(env.stdout, version.Line())
 			return exitOK

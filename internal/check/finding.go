@@ -3,6 +3,8 @@ package check
 import (
 	"fmt"
 	"strings"
+
+	"github.com/sluicemq/sluice/internal/key"
 )
 
 // Severity says how bad a finding is.
@@ -94,6 +96,12 @@ func (s Summary) String() string {
 	text := fmt.Sprintf("%d objects, %d bytes; %d heads; %d batches with %d records, %d of them messages; %d streams; %d segments with %d messages, %d of them read whole; %d errors, %d warnings, %d notes",
 		all.Objects, all.Bytes, s.Nodes, s.Batches, s.Records, s.LogMessages, s.Streams, s.Segments, s.SegmentMessages, s.Verified,
 		s.Errors, s.Warnings, s.Notes)
+	if s.Live {
+		text += "; a node may be running"
+	}
+	if t := s.Families[key.Quarantine.String()]; t.Objects > 0 {
+		text += fmt.Sprintf("; %d objects of %d bytes lay in quarantine", t.Objects, t.Bytes)
+	}
 	if s.Dropped.Objects > 0 {
 		text += fmt.Sprintf("; %d dropped segments of %d bytes wait for their deletion", s.Dropped.Objects, s.Dropped.Bytes)
 	}

@@ -10,9 +10,9 @@ import (
 
 // ledger is what the logs say of a stream: a shallow replay. It keeps which sequences are where, no messages.
 //
-// A recovery needs the messages that the first checkpoint after the manifest's place (see manifest.Manifest.From) says are
-// there, also those that were deleted since: it refuses to start otherwise. Whatever else the stream has came later, in
-// the log. Later checkpoints ask for no more, unless something is wrong, so they are compared as well.
+// The newest checkpoint says which messages there are at its place, and all of these must be in a segment, or in the log
+// before it. Earlier checkpoints may list messages that were deleted since and are gone with their batches. Whatever the
+// stream has from later on is in the log, which has no gaps.
 type ledger struct {
 	id            record.StreamID
 	node          *node
@@ -27,7 +27,7 @@ type ledger struct {
 	messages uint64
 	last     uint64 // sequence of the last message
 	logged   runs   // of messages in the log
-	need     runs   // what checkpoints say is there and the log has not
+	need     runs   // what the newest checkpoint says is there and the log has not
 	faults   []Finding
 }
 
@@ -199,7 +199,5 @@ func (l *ledger) state(p spot, st *record.StreamStateBody) {
 	if at <= st.Last && at > 0 {
 		there.add(at, st.Last)
 	}
-	if left := there.minus(l.logged); len(left) > 0 {
-		l.need = l.need.union(left)
-	}
+	l.need = there.minus(l.logged)
 }

@@ -28,8 +28,9 @@ type RepairOptions struct {
 
 // Move is an object that went into quarantine, or why one did not.
 type Move struct {
-	Key string `json:"quarantined"`
-	To  string `json:"to"`
+	Key string `json:"key"`
+	// To is its key in quarantine; "" where it was not moved.
+	To string `json:"moved_to,omitempty"`
 	// Bytes is the object's size.
 	Bytes int64 `json:"bytes"`
 	// Left says why the object is where it was; "" where it was moved.
@@ -141,7 +142,7 @@ func (r *repair) move(ctx context.Context, m candidate) (int64, error) {
 	}
 	to := key.QuarantineKey(m.key)
 	leave := func(why string) (int64, error) {
-		r.tell(Move{Key: m.key, To: to, Left: why})
+		r.tell(Move{Key: m.key, Left: why})
 		return -1, nil
 	}
 	why, err := r.referred(ctx, m)

@@ -30,15 +30,6 @@ func (r *runs) add(first, last uint64) {
 	*r = slices.Replace(s, i, j, run{first, last})
 }
 
-// union gives what is in either.
-func (r runs) union(o runs) runs {
-	all := slices.Clone(r)
-	for _, x := range o {
-		all.add(x.first, x.last)
-	}
-	return all
-}
-
 // minus gives what is not in o.
 func (r runs) minus(o runs) (left runs) {
 	i := 0

@@ -21,8 +21,7 @@ type streamCheck struct {
 	found    []Finding
 	bad      bool // an error was found
 	suspect  bool // something that another look could explain
-	need     runs // what checkpoints say is there, and was not found yet
-	partly   bool // of some segments only the bounds are known
+	need     runs // what the newest checkpoint says is there, and was not found yet
 	unread   Tally
 	strays   []string // segments that nothing refers to
 	sum      Summary  // what it adds
@@ -144,7 +143,7 @@ func (c *streamCheck) load(ctx context.Context) error {
 	switch damaged(err) {
 	case "damaged":
 		c.fault(Finding{Severity: Error, Kind: "manifest-damaged", Key: k, What: err.Error(), Objects: len(c.group.order) + 1,
-			Means: "Which segments make the stream is not known, and its node cannot start", Do: doRestore})
+			Means: "Which segments make the stream is not known. A start does not bring the stream up", Do: doRestore})
 		return nil
 	case "newer":
 		c.fault(Finding{Severity: Error, Kind: "manifest-newer", Key: k, What: err.Error(), Means: "Its segments were not checked", Do: doNewer})
@@ -204,7 +203,7 @@ func (c *streamCheck) segments(ctx context.Context) error {
 // told makes findings of what was gathered.
 func (c *streamCheck) told() {
 	if len(c.need) > 0 {
-		means := "They were acknowledged, and the node cannot start. Those among them that were deleted since are missing to a recovery all the same"
+		means := "They were acknowledged, and the newest checkpoint says that they are there. A start does not bring the stream up without them"
 		what := fmt.Sprintf("%d messages are in no batch and no segment: %v", c.need.count(), c.need)
 		if c.manifest == nil {
 			what = "there is no manifest, and " + what

@@ -141,8 +141,9 @@ type logGroup struct {
 }
 
 type small struct {
-	key string
-	at  wal.Offset
+	key  string
+	at   wal.Offset
+	size int64
 }
 
 // logs looks for logs that no head lists.
@@ -172,7 +173,7 @@ func (w *walk) logObject(ctx context.Context, o store.Attributes, p key.Parsed) 
 	}
 	w.log.add(o, w.gathering)
 	if o.Size <= wal.MaxFenceBytes {
-		w.log.small = append(w.log.small, small{o.Key, wal.Offset(p.Offset)})
+		w.log.small = append(w.log.small, small{o.Key, wal.Offset(p.Offset), o.Size})
 	}
 	// A fence is among the last that are there: see wal's invariant 4.
 	for len(w.log.small) > 0 && wal.Offset(p.Offset)-w.log.small[0].at >= wal.MaxPipeline {
@@ -247,11 +248,11 @@ func (w *walk) endLog(ctx context.Context) error {
 
 // unlisted judges a log of an earlier epoch that no head lists: all of it is in segments, or was nothing.
 func (w *walk) unlisted(ctx context.Context, g *logGroup, id wal.LogID, n *node) error {
-	fence := ""
+	var fence small
 	for _, o := range g.small {
 		_, err := wal.ReadBatch(ctx, w.store, id, o.at)
 		if errors.Is(err, wal.ErrFenced) {
-			fence = o.key
+			fence = o
 			break
 		}
 		if err != nil && damaged(err) == "" && !errors.Is(err, store.ErrNotFound) {
@@ -259,7 +260,7 @@ func (w *walk) unlisted(ctx context.Context, g *logGroup, id wal.LogID, n *node)
 		}
 	}
 	switch {
-	case fence == "":
+	case fence.key == "":
 		now, err := w.readHead(ctx, n.key)
 		if err != nil && damaged(err) == "" {
 			return err
@@ -271,10 +272,10 @@ func (w *walk) unlisted(ctx context.Context, g *logGroup, id wal.LogID, n *node)
 		w.report(Finding{Severity: Error, Kind: "log-unlisted", Key: g.first, What: fmt.Sprintf("a log of %d objects without a fence, which no head lists", g.Objects), Objects: g.Objects, Bytes: g.Bytes,
 			Means: "A log leaves the heads only when it is fenced and empty. What was acknowledged with it may not be recovered", Do: "Compare " + n.key + " with older versions of it"})
 	case g.Objects > 1:
-		w.report(Finding{Severity: Note, Kind: "log-orphan", Key: g.first, What: fmt.Sprintf("%d objects of a log that no head lists, besides its fence", g.Objects-1), Objects: g.Objects - 1, Bytes: g.Bytes,
+		w.report(Finding{Severity: Note, Kind: "log-orphan", Key: g.first, What: fmt.Sprintf("%d objects of a log that no head lists, besides its fence", g.Objects-1), Objects: g.Objects - 1, Bytes: g.Bytes - fence.size,
 			Means: "Harmless: all of it is in segments, or was never acknowledged", Do: "Leave them, or move them with --repair"})
 		for _, k := range g.keys {
-			if k != fence {
+			if k != fence.key {
 				w.movable(k, "")
 			}
 		}

@@ -138,12 +138,16 @@ func (w *world) stop() {
 	}
 }
 
-func (w *world) create(name string) *engine.Stream {
+func (w *world) create(name string, change ...func(*api.StreamConfig)) *engine.Stream {
 	w.t.Helper()
-	s, err := w.account.CreateStream(w.t.Context(), api.StreamConfig{
+	cfg := api.StreamConfig{
 		Name: name, Subjects: []string{strings.ToLower(name) + ".>"}, Storage: api.FileStorage, Retention: api.LimitsPolicy, Discard: api.DiscardOld,
 		MaxMsgs: -1, MaxBytes: -1, MaxMsgsPer: -1, MaxMsgSize: -1, MaxConsumers: -1, Replicas: 1, Duplicates: time.Second,
-	}, false)
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := w.account.CreateStream(w.t.Context(), cfg, false)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // The log may only lose what is dead at its front. A stream needs it from the oldest of three places: its oldest message
-// that no segment has, the oldest message whose id its dedup window remembers, and the place from which its control
-// records (configuration, deletes, consumers) are complete. Compaction moves the first one up, a checkpoint the last: it
+// that no segment has, the oldest message whose id its dedup window remembers, unless a checkpoint lists it, and the place
+// from which its control records (configuration, deletes, consumers) are complete. Compaction moves the first one up, a checkpoint the last: it
 // says in one entry all that the control records before it added up to.
 //
 // Replay must find what a checkpoint says is there, also what was deleted since: a limit that counted such a message may
@@ -84,6 +84,9 @@ func (s *Stream) needs(now time.Time) (from mark, by need) {
 	}
 	window := s.Config().Duplicates
 	for _, r := range s.recent {
+		if s.engine.overfull() {
+			break // segments note the ids, but for those of messages that are gone
+		}
 		if now.Sub(r.time) <= window+window/dedupMarks {
 			if r.at.before(from) {
 				from, by = r.at, needWindow
@@ -125,6 +128,11 @@ func (s *Stream) checkpoint(ctx context.Context) (at place, err error) {
 			}
 			records++
 		}
+		ids, n, all := s.state.AppendIDs(nil, s.now.UnixNano())
+		if n > 0 {
+			data = record.Append(data, record.StreamIDs, s.id, ids)
+			records++
+		}
 		for _, c := range s.consumers {
 			if !c.logged || c.dropping {
 				continue
@@ -143,6 +151,9 @@ func (s *Stream) checkpoint(ctx context.Context) (at place, err error) {
 			if err == nil {
 				at = place{log: s.log.ID(), pos: e.Position}
 				s.controlAt = s.engine.mark(at)
+				if all {
+					s.recent = nil // the checkpoint has the ids
+				}
 				s.tail.died = nil // nothing else of the stream was committed since the state was taken
 			}
 		})

@@ -73,10 +73,13 @@ type segmentDraft struct {
 	object bytes.Buffer
 	writer *segment.Writer
 	note   []byte
+	// idsFrom is from when on, ns UTC, the dedup window remembers messages.
+	idsFrom int64
 }
 
 func (e *Engine) newDraft(s *Stream) (*segmentDraft, error) {
-	d := &segmentDraft{unique: manifest.ID(rand.Uint64())}
+	window := s.Config().Duplicates
+	d := &segmentDraft{unique: manifest.ID(rand.Uint64()), idsFrom: time.Now().Add(-window).UnixNano()}
 	var err error
 	d.writer, err = segment.NewWriter(&d.object, segment.Options{Account: s.account.name, Stream: s.name, Key: e.opts.SegmentKey})
 	return d, err
@@ -84,7 +87,7 @@ func (e *Engine) newDraft(s *Stream) (*segmentDraft, error) {
 
 // add writes a message.
 func (d *segmentDraft) add(m *record.StoredMessage) error {
-	d.note = stream.AppendNote(d.note[:0], m.Header)
+	d.note = stream.AppendNote(d.note[:0], m.Header, m.Time >= d.idsFrom)
 	err := d.writer.Add(segment.Message{
 		Seq: m.Seq, Time: m.Time, Subject: m.Subject, Header: m.Header, Data: m.Data, Note: d.note,
 	})
@@ -267,7 +270,7 @@ func (k *keeper) next(e *Engine, s *Stream) *manifest.Manifest {
 		m = &manifest.Manifest{Account: s.account.name, Stream: s.name, ID: manifest.ID(s.id)}
 	}
 	id := e.opts.Log.ID()
-	m.Node, m.Epoch = id.Node, uint64(id.Epoch)
+	m.Node, m.Epoch, m.Window = id.Node, uint64(id.Epoch), int64(s.Config().Duplicates)
 	return m
 }
 

@@ -183,6 +183,11 @@ func (e *Engine) trimIfGrown(ctx context.Context) error {
 	return nil
 }
 
+// overfull reports whether the log is longer than a start should have to replay.
+func (e *Engine) overfull() bool {
+	return e.hasHistory() && e.growth.length() > int64(e.opts.ReplayBytes)
+}
+
 // lookTail asks for compaction when the log has much of the stream.
 func (s *Stream) lookTail() {
 	if s.tail.logged >= int64(s.engine.opts.CompactBytes) && s.log != nil && s.engine.hasHistory() {

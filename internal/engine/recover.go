@@ -203,7 +203,7 @@ func (r *recovery) message(b *wal.Batch, f *fragment, rec record.Record, at int)
 			return err
 		}
 	}
-	if f.recalled < len(f.past) {
+	if f.recalled < len(f.past) && m.Seq > f.state.LastSeq()+1 {
 		if err := r.recall(f, m.Seq); err != nil {
 			if err := r.breaks(rec.Stream, f, err); err != nil {
 				return err
@@ -274,6 +274,8 @@ func (r *recovery) control(b *wal.Batch, rec record.Record, at int) error {
 		err := record.ParseJSON(rec.Body, &body)
 		s.restoreSources(&body)
 		return err
+	case record.StreamIDs:
+		return s.state.RestoreIDs(rec.Body)
 	case record.MessageDelete:
 		seqs, err := record.ParseSeqs(rec.Body)
 		for _, seq := range seqs {

@@ -158,7 +158,7 @@ func (r *recovery) recall(f *fragment, before uint64) error {
 				}
 				f.index = index
 			}
-			if err := f.recallRows(f.index, before); err != nil {
+			if err := f.recallRows(f.index, before, r.now.UnixNano()-f.version.Manifest.Window); err != nil {
 				return fmt.Errorf("%s: %w", p.key, err)
 			}
 		}
@@ -171,22 +171,34 @@ func (r *recovery) recall(f *fragment, before uint64) error {
 	return nil
 }
 
-// recallRows enters the rows of one index that come next.
-func (f *fragment) recallRows(index *segment.Index, before uint64) error {
-	names := make([][]byte, index.SubjectCount())
-	for s := range index.Subjects(nil) {
-		names[s.Ordinal] = append([]byte(nil), s.Name...)
+// recallRows enters the rows of one index that come next. Ids that are older than the dedup window are left out, or the
+// state would remember them all: it does not know its window yet.
+func (f *fragment) recallRows(index *segment.Index, before uint64, idsFrom int64) error {
+	from := f.state.LastSeq() + 1
+	load, err := f.state.Load()
+	if err != nil {
+		return err
 	}
-	for row := range index.Rows(f.state.LastSeq() + 1) {
+	defer load.Close()
+	load.Dictionary()
+	for s := range index.Subjects(nil) {
+		if _, err := load.Subject(s.Name); err != nil {
+			return err
+		}
+	}
+	for row := range index.Rows(from) {
 		if row.Seq >= before {
 			return nil
 		}
-		f.effects.Reset()
-		m := stream.Recalled{Seq: row.Seq, Time: row.Time, Subject: names[row.Subject], Size: stream.StoredSize(0, 0, int(row.Size)), Note: row.Note}
+		header, data := 0, int(row.Size)
 		if row.Header {
-			m.Size = stream.StoredSize(0, 1, int(row.Size)-1)
+			header, data = 1, data-1
 		}
-		if err := f.state.Recall(m, f.effects); err != nil {
+		note := row.Note
+		if len(note) > 0 && row.Time < idsFrom {
+			note = stream.AppendNote(nil, note, false)
+		}
+		if err := load.Message(row.Seq, row.Time, stream.StoredSize(0, header, data), row.Subject, note); err != nil {
 			return err
 		}
 	}

@@ -48,6 +48,8 @@ type Manifest struct {
 	// From is the checkpoint that a replay of the stream begins with: before it only the log's messages count. What the
 	// segments leave out, it says is deleted.
 	From Place `json:"from"`
+	// Window is the stream's dedup window, in ns: for so long segments note the ids of messages.
+	Window int64 `json:"window,omitempty"`
 	// Segments in the order of their sequences, which do not overlap.
 	Segments []Segment `json:"segments"`
 	// Dropped are segments that were in the list and whose objects may still be there.

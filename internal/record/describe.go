@@ -32,6 +32,8 @@ func describeBody(b *strings.Builder, r Record) error {
 			return err
 		}
 		fmt.Fprintf(b, "positions of %d sources", len(s.Sources))
+	case StreamIDs:
+		fmt.Fprintf(b, "message ids, %d bytes", len(r.Body))
 	case StreamRestore:
 		b.WriteString("messages of a restore")
 	case Message:

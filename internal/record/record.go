@@ -46,6 +46,9 @@ const (
 	StreamRestore Kind = 12
 	// StreamSources is how far the sources of a stream were read: JSON of StreamSourcesBody. It is part of a checkpoint.
 	StreamSources Kind = 13
+	// StreamIDs are the message ids that the dedup window of a stream remembers: see stream.State.AppendIDs. It is part of
+	// a checkpoint.
+	StreamIDs Kind = 14
 )
 
 // StreamID names one incarnation of a stream: random, never reused, so that records of a deleted stream of the same

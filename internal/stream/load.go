@@ -50,7 +50,7 @@ func (l *Loader) Subject(text []byte) (ordinal uint32, err error) {
 
 // Message enters a message. Sequences ascend; anything else is ErrSequence. size is as Bytes counts it, and counted as at
 // most 4 GiB. note is what AppendNote made of the message's header, empty as a rule: without it what the message says about
-// its TTL, delete markers and schedules would be lost.
+// its TTL, delete markers, schedules and id would be lost.
 func (l *Loader) Message(seq uint64, time int64, size uint64, ordinal uint32, note []byte) error {
 	s := l.state
 	if seq <= s.lastSeq {
@@ -80,6 +80,10 @@ func (l *Loader) note(seq uint64, time int64, id subjectID, note []byte) {
 	f := flying{marker: h.isMarker()}
 	f.ttl, _ = parseTTL(h.ttl)
 	s.life.note(seq, s.lastTime, &f)
+	if len(h.msgID) > 0 {
+		s.dedup.expire(time)
+		s.dedup.add(digestOf(h.msgID), seq, time)
+	}
 	if h.schedules() || len(s.plans.bySubject) > 0 {
 		m := Message{Seq: seq, Time: time, Subject: s.names.text(id), Header: note}
 		s.noteSchedule(&m, &h, &Effects{})

@@ -37,7 +37,7 @@ func loadMessages(t *testing.T, s *State, messages []Message, perDictionary int)
 		}
 		for _, m := range part {
 			size := s.accounted(len(m.Subject), len(m.Header), m.Size)
-			if err := l.Message(m.Seq, m.Time, size, ordinals[string(m.Subject)], AppendNote(nil, m.Header)); err != nil {
+			if err := l.Message(m.Seq, m.Time, size, ordinals[string(m.Subject)], AppendNote(nil, m.Header, false)); err != nil {
 				t.Fatal(err)
 			}
 		}
