@@ -130,10 +130,30 @@ func (d *decoder) store(v value, st *Store) {
 	s.add(number(d, &st.CommitBurst, 0, math.MaxInt32), "commit_burst")
 	s.add(number(d, &st.BatchBytes, 0, 1<<30), "batch_bytes")
 	s.add(func(v value) { d.prices(v, st) }, "prices")
+	s.add(func(v value) { d.segments(v, &st.Segments) }, "segments")
+	s.add(func(v value) { d.cache(v, &st.Cache) }, "cache")
 	d.block(v, s)
 	if st.URL == "" {
 		d.warn(v, "no url: the default store is used")
 	}
+}
+
+func (d *decoder) segments(v value, o *Segments) {
+	s := settings{}
+	s.add(d.text(&o.Key), "key")
+	s.add(d.texts(&o.OldKeys), "old_keys")
+	s.add(d.storage(&o.ReplayBytes), "replay")
+	s.add(d.durationAtLeast(&o.Grace, 0), "grace")
+	s.add(d.durationAtLeast(&o.DeletedWithin, 0), "deleted_within")
+	d.block(v, s)
+}
+
+func (d *decoder) cache(v value, o *Cache) {
+	s := settings{}
+	s.add(d.storage(&o.Memory), "memory")
+	s.add(d.text(&o.Path), "path")
+	s.add(d.storage(&o.Disk), "disk")
+	d.block(v, s)
 }
 
 // prices reads what the provider of the store asks. What is not named costs what it does on S3.

@@ -129,6 +129,31 @@ type Store struct {
 	BatchBytes int
 	// Prices are what the cost in the metrics is reckoned by. nil takes S3Prices for an s3 store, and none for others.
 	Prices *Prices
+	// Segments says how history is kept, Cache what of it is remembered.
+	Segments Segments
+	Cache    Cache
+}
+
+// Segments are where the streams' history lies. 0 takes the engine's default.
+type Segments struct {
+	// Key encrypts new segments, in hex: 16, 24 or 32 bytes; "" does not encrypt. OldKeys open those that were written
+	// with an earlier one; what was written without a key stays readable.
+	Key     string
+	OldKeys []string
+	// ReplayBytes bounds the log that a start replays.
+	ReplayBytes int64
+	// Grace is how long objects that left a stream are kept for those who still read them.
+	Grace time.Duration
+	// DeletedWithin is how long deleted messages may stay in a segment.
+	DeletedWithin time.Duration
+}
+
+// Cache is what a node remembers of segments. 0 takes the cache's default.
+type Cache struct {
+	Memory int64
+	// Path is a folder for a cache on a disk; "" is none. Disk bounds it.
+	Path string
+	Disk int64
 }
 
 // Prices of a store, in US dollars. Get, Put, List and Delete are for 1,000 requests of the kind: Get is a read of a whole

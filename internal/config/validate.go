@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/hex"
 	"fmt"
 	"math"
 	"net"
@@ -95,10 +96,41 @@ func (v *validator) jetStream(j *JetStream) {
 	}
 }
 
+// minCache and minReplay are what caches and the log need to be of use.
+const (
+	minCache  = 1 << 20
+	minReplay = 1 << 20
+)
+
+func (v *validator) segments(s *Segments) {
+	check := func(key, setting string) {
+		raw, err := hex.DecodeString(key)
+		n := len(raw)
+		// The key itself is not told.
+		v.check(err == nil && (n == 16 || n == 24 || n == 32), setting, "a key has 32, 48 or 64 hex digits")
+	}
+	if s.Key != "" {
+		check(s.Key, "store.segments.key")
+	}
+	for _, key := range s.OldKeys {
+		check(key, "store.segments.old_keys")
+	}
+	v.check(s.ReplayBytes == 0 || s.ReplayBytes >= minReplay, "store.segments.replay", "%d bytes are too few, at least %d", s.ReplayBytes, minReplay)
+	v.check(s.Grace >= 0, "store.segments.grace", "%v is negative", s.Grace)
+	v.check(s.DeletedWithin >= 0, "store.segments.deleted_within", "%v is negative", s.DeletedWithin)
+}
+
 func (v *validator) store(s *Store) {
 	v.check(s.CommitBurst >= 0, "store.commit_burst", "%d is negative", s.CommitBurst)
 	v.check(s.BatchBytes >= 0, "store.batch_bytes", "%d is negative", s.BatchBytes)
 	v.check(!math.IsNaN(s.CommitRate) && !math.IsInf(s.CommitRate, 0), "store.commit_rate", "%v is no rate", s.CommitRate)
+	v.segments(&s.Segments)
+	least := func(n int64, setting string) {
+		v.check(n == 0 || n >= minCache, setting, "%d bytes are too few, at least %d", n, minCache)
+	}
+	least(s.Cache.Memory, "store.cache.memory")
+	least(s.Cache.Disk, "store.cache.disk")
+	v.check(s.Cache.Disk == 0 || s.Cache.Path != "", "store.cache.disk", "there is no path")
 	if p := s.Prices; p != nil {
 		for _, price := range []struct {
 			setting string

@@ -3,18 +3,22 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluicemq/sluice/internal/cache"
 	"github.com/sluicemq/sluice/internal/compact"
+	"github.com/sluicemq/sluice/internal/segment"
 )
 
 // History says how streams keep their messages in segments, and what a node remembers of them.
 type History struct {
 	// Alive is what garbage collection goes by; nil: there are no segments, and the log is all the storage.
 	Alive Alive
-	// SegmentKey encrypts new segments and reads old ones: 16, 24 or 32 bytes; nil: they are not encrypted.
+	// SegmentKey encrypts new segments: 16, 24 or 32 bytes; nil: they are not encrypted. OldKeys read those that were
+	// written with another; segments without a key can always be read.
 	SegmentKey []byte
+	OldKeys    [][]byte
 	// CompactBytes is how much of a stream's messages the log alone has before they are moved into a segment; 0 is 32
 	// MiB. A segment takes up to SegmentBytes at once; 0 is 64 MiB. Writing one needs about as much memory.
 	CompactBytes, SegmentBytes int
@@ -61,9 +65,30 @@ func (h *History) validate() error {
 	if h.Grace < 0 || h.DeletedFor < 0 {
 		errs = append(errs, errors.New("engine: a time is negative"))
 	}
-	if n := len(h.SegmentKey); n != 0 && n != 16 && n != 24 && n != 32 {
-		errs = append(errs, fmt.Errorf("engine: a key of %d bytes, want 16, 24 or 32", n))
+	for i, key := range append([][]byte{h.SegmentKey}, h.OldKeys...) {
+		if n := len(key); n != 16 && n != 24 && n != 32 && !(i == 0 && n == 0) {
+			errs = append(errs, fmt.Errorf("engine: a key of %d bytes, want 16, 24 or 32", n))
+		}
 	}
 	errs = append(errs, h.Compact.Validate(), h.Cache.Validate())
 	return errors.Join(errs...)
+}
+
+// withKey calls open with the key of new segments, then with older ones and with none, until one fits. The keys are tried
+// because an object does not say which is its own, and a node has few.
+func (h *History) withKey(open func(key []byte) error) error {
+	var key []byte
+	if len(h.SegmentKey) > 0 {
+		key = h.SegmentKey
+	}
+	err := open(key)
+	for _, key := range append(slices.Clone(h.OldKeys), nil) {
+		if !errors.Is(err, segment.ErrKey) {
+			break
+		}
+		if again := open(key); !errors.Is(again, segment.ErrKey) {
+			return again
+		}
+	}
+	return err
 }

@@ -132,7 +132,11 @@ func (e *Engine) loadIndex(ctx context.Context, p *past) (*segment.Index, error)
 		if err != nil {
 			return err
 		}
-		if index, err = segment.ParseIndex(data, e.opts.SegmentKey); err != nil {
+		err = e.opts.withKey(func(key []byte) (err error) {
+			index, err = segment.ParseIndex(data, key)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		if sum := index.Info().IndexChecksum; sum != p.IndexSum {

@@ -25,7 +25,7 @@ const (
 type segmentReader struct {
 	cache  *cache.Cache
 	ctx    context.Context // of the engine: ends all reads
-	key    []byte          // encryption
+	opts   *History        // for its keys
 	tokens chan struct{}   // capacity segmentReads
 
 	mu          sync.Mutex // guards what follows
@@ -50,7 +50,7 @@ type pendingRead struct {
 
 func newSegmentReader(ctx context.Context, c *cache.Cache, opts *Options) *segmentReader {
 	r := &segmentReader{
-		cache: c, ctx: ctx, key: opts.SegmentKey, tokens: make(chan struct{}, segmentReads),
+		cache: c, ctx: ctx, opts: &opts.History, tokens: make(chan struct{}, segmentReads),
 		pending:     map[pendingRead][]func(*segment.Block, error){},
 		blocks:      newKept[groupKey, *segment.Block](opts.BlockBytes),
 		directories: newKept[string, *segment.Directory](opts.DirectoryBytes),
@@ -174,7 +174,11 @@ func (r *segmentReader) directory(ctx context.Context, p *past) (*segment.Direct
 		if err != nil {
 			return nil, fmt.Errorf("engine: reading the directory of %s: %w", p.key, err)
 		}
-		if d, err = segment.ParseDirectory(data, r.key); err == nil {
+		err = r.opts.withKey(func(key []byte) (err error) {
+			d, err = segment.ParseDirectory(data, key)
+			return err
+		})
+		if err == nil {
 			break
 		}
 		r.cache.Drop(p.key, part, data)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -92,7 +93,7 @@ func openStorage(ctx context.Context, n *Node, opts *config.Options) (_ *storage
 		MaxMemory: opts.JetStream.MaxMemory, MaxStore: opts.JetStream.MaxStore,
 		Limits:   engineLimits(opts),
 		Truncate: st.truncate,
-		History:  st.history(n),
+		History:  st.history(n, &opts.Store),
 		Lost:     n.lost,
 	})
 	if err != nil {
@@ -201,12 +202,24 @@ func (st *storage) truncate(ctx context.Context, log wal.LogID, before wal.Offse
 }
 
 // history says how streams keep their segments.
-func (st *storage) history(n *Node) engine.History {
-	return engine.History{
+func (st *storage) history(n *Node, opts *config.Store) engine.History {
+	h := engine.History{
 		// A write of the head that succeeds is what only its holder can do.
-		Alive: func(ctx context.Context) error { return st.head.Update(ctx, func(*head.Head) {}) },
-		Cache: cache.Options{Registerer: n.registry, Logger: n.log},
+		Alive:       func(ctx context.Context) error { return st.head.Update(ctx, func(*head.Head) {}) },
+		ReplayBytes: int(opts.Segments.ReplayBytes), Grace: opts.Segments.Grace, DeletedFor: opts.Segments.DeletedWithin,
+		Cache: cache.Options{
+			MemoryBytes: opts.Cache.Memory, Folder: opts.Cache.Path, DiskBytes: opts.Cache.Disk,
+			Registerer: n.registry, Logger: n.log,
+		},
 	}
+	if key, _ := hex.DecodeString(opts.Segments.Key); len(key) > 0 { // it was validated
+		h.SegmentKey = key
+	}
+	for _, text := range opts.Segments.OldKeys {
+		key, _ := hex.DecodeString(text)
+		h.OldKeys = append(h.OldKeys, key)
+	}
+	return h
 }
 
 // close writes everything out and gives the node's place up.
