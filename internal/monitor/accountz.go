@@ -60,27 +60,34 @@ type AccountInfo struct {
 }
 
 func (h *Handler) accountz(w http.ResponseWriter, r *http.Request) {
-	z := &Accountz{ID: h.source.ServerID(), Now: h.now().UTC(), SystemAccount: h.source.SystemAccount()}
-	accounts := h.source.Accounts()
-	name := r.URL.Query().Get("acc")
+	z, err := h.Accountz(r.URL.Query().Get("acc"))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	h.answer(w, r, z)
+}
+
+// Accountz reports the names of all accounts, or on the one that is named.
+func (r *Reporter) Accountz(name string) (*Accountz, error) {
+	z := &Accountz{ID: r.source.ServerID(), Now: r.now().UTC(), SystemAccount: r.source.SystemAccount()}
+	accounts := r.source.Accounts()
 	if name == "" {
 		z.Accounts = []string{}
 		for _, a := range accounts {
 			z.Accounts = append(z.Accounts, a.Name)
 		}
 		slices.Sort(z.Accounts)
-		h.answer(w, r, z)
-		return
+		return z, nil
 	}
 	i := slices.IndexFunc(accounts, func(a Account) bool { return a.Name == name })
 	if i < 0 {
-		refuse(w, badQuery(fmt.Sprintf("Account %s does not exist", name)))
-		return
+		return nil, badQuery(fmt.Sprintf("Account %s does not exist", name))
 	}
 	a := accounts[i]
 	z.Account = &AccountInfo{AccountName: a.Name, LastUpdate: a.Updated.UTC(), IsSystem: a.Name == z.SystemAccount, Complete: true, JetStream: a.JetStream,
-		Clients: a.Connections, Subs: a.Subscriptions, NameTag: a.Name, Sublist: h.source.SublistStats(a.Name)}
-	h.answer(w, r, z)
+		Clients: a.Connections, Subs: a.Subscriptions, NameTag: a.Name, Sublist: r.source.SublistStats(a.Name)}
+	return z, nil
 }
 
 // AccountStatz is the answer of /accstatz.
@@ -118,15 +125,27 @@ func (h *Handler) accstatz(w http.ResponseWriter, r *http.Request) {
 		refuse(w, q.err)
 		return
 	}
-	z := &AccountStatz{ID: h.source.ServerID(), Now: h.now().UTC(), Accounts: []AccountStat{}}
-	accounts := h.source.Accounts()
+	h.answer(w, r, h.AccountStatz(AccountStatzQuery{Unused: unused}))
+}
+
+// AccountStatzQuery says which accounts are wanted. The names of the fields in JSON are those of the system account's
+// requests, here as in the other queries.
+type AccountStatzQuery struct {
+	Accounts []string `json:"accounts"`       // none: all
+	Unused   bool     `json:"include_unused"` // those without connections too
+}
+
+// AccountStatz reports on the traffic of accounts, by name.
+func (r *Reporter) AccountStatz(q AccountStatzQuery) *AccountStatz {
+	z := &AccountStatz{ID: r.source.ServerID(), Now: r.now().UTC(), Accounts: []AccountStat{}}
+	accounts := r.source.Accounts()
 	slices.SortFunc(accounts, func(a, b Account) int { return cmp.Compare(a.Name, b.Name) })
 	for _, a := range accounts {
-		if a.Connections == 0 && !unused {
+		if a.Connections == 0 && !q.Unused || len(q.Accounts) > 0 && !slices.Contains(q.Accounts, a.Name) {
 			continue
 		}
 		z.Accounts = append(z.Accounts, AccountStat{Account: a.Name, Name: a.Name, Connections: a.Connections, TotalConnections: a.TotalConnections,
 			Subscriptions: a.Subscriptions, Sent: DataStats{MsgBytes: a.Sent}, Received: DataStats{MsgBytes: a.Received}, SlowConsumers: a.SlowConsumers})
 	}
-	h.answer(w, r, z)
+	return z
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluicemq/sluice/internal/account"
+	"github.com/sluicemq/sluice/internal/subject"
 )
 
 // ConnSource tells about connections.
@@ -134,15 +135,22 @@ func (ci *ConnInfo) tls(c *Conn, auth bool) {
 	}
 }
 
-// connzQuery is a request to /connz. offset and limit have their defaults.
-type connzQuery struct {
-	sort             string
-	auth, subs, full bool
-	offset, limit    int
-	cid              uint64
-	state            ConnState
-	user, account    string
-	mqttClient       string
+// ConnzQuery says which connections are wanted, and what of them.
+type ConnzQuery struct {
+	Sort       string    `json:"sort"` // "": cid
+	Auth       bool      `json:"auth"`
+	Subs       bool      `json:"subscriptions"`
+	SubsDetail bool      `json:"subscriptions_detail"`
+	Offset     int       `json:"offset"`
+	Limit      int       `json:"limit"` // 0 or less: 1,024
+	CID        uint64    `json:"cid"`   // 0: all
+	MQTTClient string    `json:"mqtt_client"`
+	State      ConnState `json:"state"`
+	User       string    `json:"user"` // "": all, as for Account
+	Account    string    `json:"acc"`
+	// FilterSubject leaves out who has no subscription that a message to this subject, or those that a pattern matches,
+	// go to. Like nats-server, it counts only where an account is named.
+	FilterSubject string `json:"filter_subject"`
 }
 
 func (h *Handler) connz(w http.ResponseWriter, r *http.Request) {
@@ -151,36 +159,47 @@ func (h *Handler) connz(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	h.answer(w, r, h.findConns(q))
+	z, err := h.Connz(q)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	h.answer(w, r, z)
 }
 
-func readConnzQuery(r *http.Request) (connzQuery, error) {
+func readConnzQuery(r *http.Request) (ConnzQuery, error) {
 	p := newQuery(r)
-	q := connzQuery{sort: p.text("sort"), auth: p.flag("auth"), user: p.text("user"), account: p.text("acc"), mqttClient: p.text("mqtt_client")}
-	if q.full = strings.EqualFold(p.text("subs"), "detail"); !q.full {
-		q.subs = p.flag("subs")
+	q := ConnzQuery{Sort: p.text("sort"), Auth: p.flag("auth"), User: p.text("user"), Account: p.text("acc"), MQTTClient: p.text("mqtt_client"),
+		FilterSubject: p.text("filter_subject")}
+	if q.SubsDetail = strings.EqualFold(p.text("subs"), "detail"); !q.SubsDetail {
+		q.Subs = p.flag("subs")
 	}
-	q.offset, q.limit, q.cid = max(p.number("offset"), 0), p.number("limit"), p.id("cid")
-	if q.limit <= 0 {
-		q.limit = defaultLimit
+	q.Offset, q.Limit, q.CID = p.number("offset"), p.number("limit"), p.id("cid")
+	q.State = p.state()
+	return q, p.err
+}
+
+func (q *ConnzQuery) setDefaults() {
+	q.Offset = max(q.Offset, 0)
+	if q.Limit <= 0 {
+		q.Limit = defaultLimit
 	}
-	if q.cid > 0 {
-		q.limit = 1
+	if q.CID > 0 {
+		q.Limit = 1
 	}
-	q.state = p.state()
-	if p.err != nil {
-		return q, p.err
+	if q.Sort == "" {
+		q.Sort = "cid"
 	}
-	if q.sort == "" {
-		q.sort = "cid"
+}
+
+func (q *ConnzQuery) validate() error {
+	if _, ok := connOrders[q.Sort]; !ok {
+		return fmt.Errorf("invalid sorting option: %s", q.Sort)
 	}
-	if _, ok := connOrders[q.sort]; !ok {
-		return q, fmt.Errorf("invalid sorting option: %s", q.sort)
+	if (q.Sort == "stop" || q.Sort == "reason") && q.State != ConnClosed {
+		return fmt.Errorf("sort by %s only valid on closed connections", q.Sort)
 	}
-	if (q.sort == "stop" || q.sort == "reason") && q.state != ConnClosed {
-		return q, fmt.Errorf("sort by %s only valid on closed connections", q.sort)
-	}
-	return q, nil
+	return nil
 }
 
 func (q *query) state() ConnState {
@@ -199,25 +218,38 @@ func (q *query) state() ConnState {
 	}
 }
 
-func (h *Handler) findConns(q connzQuery) *Connz {
-	now := h.now().UTC()
-	conns := slices.DeleteFunc(h.source.Conns(q.state), func(c Conn) bool { return !q.matches(&c) })
-	order := connOrders[q.sort]
+// Connz reports on connections.
+func (r *Reporter) Connz(q ConnzQuery) (*Connz, error) {
+	q.setDefaults()
+	if err := q.validate(); err != nil {
+		return nil, err
+	}
+	now := r.now().UTC()
+	conns := slices.DeleteFunc(r.source.Conns(q.State), func(c Conn) bool { return !q.matches(&c) || !r.subscribed(&q, &c) })
+	order := connOrders[q.Sort]
 	slices.SortFunc(conns, func(a, b Conn) int { return order(&a, &b, now) })
-	z := &Connz{ID: h.source.ServerID(), Now: now, Total: len(conns), Offset: q.offset, Limit: q.limit, Conns: []*ConnInfo{}}
-	for _, c := range page(conns, q.offset, q.limit) {
-		z.Conns = append(z.Conns, h.connInfo(&c, q, now))
+	z := &Connz{ID: r.source.ServerID(), Now: now, Total: len(conns), Offset: q.Offset, Limit: q.Limit, Conns: []*ConnInfo{}}
+	for _, c := range page(conns, q.Offset, q.Limit) {
+		z.Conns = append(z.Conns, r.connInfo(&c, q, now))
 	}
 	z.NumConns = len(z.Conns)
-	return z
+	return z, nil
 }
 
 // matches filters. No connection is MQTT's.
-func (q *connzQuery) matches(c *Conn) bool {
-	return (q.cid == 0 || c.CID == q.cid) && (q.user == "" || c.User == q.user) && (q.account == "" || c.Account == q.account) && q.mqttClient == ""
+func (q *ConnzQuery) matches(c *Conn) bool {
+	return (q.CID == 0 || c.CID == q.CID) && (q.User == "" || c.User == q.User) && (q.Account == "" || c.Account == q.Account) && q.MQTTClient == ""
 }
 
-func (h *Handler) connInfo(c *Conn, q connzQuery, now time.Time) *ConnInfo {
+// subscribed applies FilterSubject.
+func (r *Reporter) subscribed(q *ConnzQuery, c *Conn) bool {
+	if q.FilterSubject == "" || q.Account == "" {
+		return true
+	}
+	return slices.ContainsFunc(r.source.ConnSubs(c.CID), func(s SubDetail) bool { return subject.Overlap(q.FilterSubject, s.Subject) })
+}
+
+func (r *Reporter) connInfo(c *Conn, q ConnzQuery, now time.Time) *ConnInfo {
 	end := now
 	info := &ConnInfo{CID: c.CID, Kind: c.Kind, Type: c.Type, IP: c.IP, Port: c.Port, Start: c.Start.UTC(), LastActivity: c.LastActivity.UTC(),
 		Reason: c.Reason, RTT: roundRTT(c.RTT).String(), Pending: c.Pending, InMsgs: c.InMsgs, OutMsgs: c.OutMsgs, InBytes: c.InBytes,
@@ -227,18 +259,18 @@ func (h *Handler) connInfo(c *Conn, q connzQuery, now time.Time) *ConnInfo {
 		info.Stop = &end
 	}
 	info.Uptime, info.Idle = uptime(end.Sub(c.Start)), uptime(end.Sub(c.LastActivity))
-	info.tls(c, q.auth)
-	if q.auth {
+	info.tls(c, q.Auth)
+	if q.Auth {
 		info.AuthorizedUser, info.NameTag = c.User, c.Account
 		if c.Account != account.DefaultName {
 			info.Account = c.Account
 		}
 	}
 	switch {
-	case q.full:
-		info.SubsDetail = h.source.ConnSubs(c.CID)
-	case q.subs:
-		for _, s := range h.source.ConnSubs(c.CID) {
+	case q.SubsDetail:
+		info.SubsDetail = r.source.ConnSubs(c.CID)
+	case q.Subs:
+		for _, s := range r.source.ConnSubs(c.CID) {
 			info.Subs = append(info.Subs, s.Subject)
 		}
 	}

@@ -52,11 +52,22 @@ type HealthStatus struct {
 	Errors []HealthzError `json:"errors,omitempty"`
 }
 
-// health is an outcome before it is put into the form that is wanted.
-type health struct {
-	code   int
+// Health is an outcome before it is put into the form that is wanted.
+type Health struct {
+	Code   int // of HTTP
 	status string
 	errors []HealthzError
+}
+
+// HealthzQuery says what is to be looked at.
+type HealthzQuery struct {
+	Enabled     bool   `json:"js-enabled"` // the old name of EnabledOnly
+	EnabledOnly bool   `json:"js-enabled-only"`
+	ServerOnly  bool   `json:"js-server-only"`
+	Account     string `json:"account"`
+	Stream      string `json:"stream"`
+	Consumer    string `json:"consumer"`
+	Details     bool   `json:"details"` // for whoever puts the outcome into its form
 }
 
 func (h *Handler) healthz(w http.ResponseWriter, r *http.Request) {
@@ -70,15 +81,16 @@ func (h *Handler) healthz(w http.ResponseWriter, r *http.Request) {
 		refuse(w, q.err)
 		return
 	}
-	found := h.checkHealth(q.text("account"), q.text("stream"), q.text("consumer"), serverOnly, enabledOnly)
+	found := h.Healthz(HealthzQuery{Account: q.text("account"), Stream: q.text("stream"), Consumer: q.text("consumer"), ServerOnly: serverOnly, EnabledOnly: enabledOnly})
 	if len(found.errors) > 0 {
 		h.logger.Warn("Healthcheck failed", "error", found.errors[0].Error, "errors", len(found.errors))
 	}
-	b, err := json.Marshal(found.answer(details))
-	h.send(w, r, found.code, b, err)
+	b, err := json.Marshal(found.Status(details))
+	h.send(w, r, found.Code, b, err)
 }
 
-func (f *health) answer(details bool) HealthStatus {
+// Status is the form of the outcome: with all that is wrong, or the first.
+func (f *Health) Status(details bool) HealthStatus {
 	switch {
 	case len(f.errors) == 0:
 		return HealthStatus{Status: "ok"}
@@ -89,33 +101,35 @@ func (f *health) answer(details bool) HealthStatus {
 	}
 }
 
-func (h *Handler) checkHealth(account, stream, consumer string, serverOnly, enabledOnly bool) health {
-	fine := health{code: http.StatusOK}
+// Healthz looks whether the server works.
+func (r *Reporter) Healthz(q HealthzQuery) Health {
+	fine := Health{Code: http.StatusOK}
+	account, stream, consumer := q.Account, q.Stream, q.Consumer
 	switch {
 	case account == "" && stream != "":
 		return badRequest("account", "stream")
 	case stream == "" && consumer != "":
 		return badRequest("stream", "consumer")
 	}
-	if err := h.source.Ready(); errors.Is(err, ErrEnding) {
+	if err := r.source.Ready(); errors.Is(err, ErrEnding) {
 		return unavailable(http.StatusServiceUnavailable, HealthzError{Type: "CONNECTION", Error: err.Error()})
 	} else if err != nil {
-		return health{http.StatusInternalServerError, "error", []HealthzError{{Type: "CONNECTION", Error: err.Error()}}}
+		return Health{http.StatusInternalServerError, "error", []HealthzError{{Type: "CONNECTION", Error: err.Error()}}}
 	}
-	if serverOnly {
+	if q.ServerOnly {
 		return fine
 	}
-	configured, err := h.source.JetStreamReady()
+	configured, err := r.source.JetStreamReady()
 	if !configured {
 		return fine
 	}
 	if err != nil {
 		return unavailable(http.StatusServiceUnavailable, HealthzError{Type: "JETSTREAM", Error: err.Error()})
 	}
-	if enabledOnly {
+	if q.Enabled || q.EnabledOnly {
 		return fine
 	}
-	found, wrong := h.source.CheckAssets(account, stream, consumer)
+	found, wrong := r.source.CheckAssets(account, stream, consumer)
 	switch {
 	case len(wrong) > 0:
 		return unavailable(http.StatusServiceUnavailable, wrong...)
@@ -131,9 +145,9 @@ func (h *Handler) checkHealth(account, stream, consumer string, serverOnly, enab
 	return fine
 }
 
-func badRequest(missing, what string) health {
-	return health{http.StatusBadRequest, "error", []HealthzError{{Type: "BAD_REQUEST",
+func badRequest(missing, what string) Health {
+	return Health{http.StatusBadRequest, "error", []HealthzError{{Type: "BAD_REQUEST",
 		Error: fmt.Sprintf("%q must not be empty when checking %s health", missing, what)}}}
 }
 
-func unavailable(code int, wrong ...HealthzError) health { return health{code, "unavailable", wrong} }
+func unavailable(code int, wrong ...HealthzError) Health { return Health{code, "unavailable", wrong} }

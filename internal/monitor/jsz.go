@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -128,22 +129,31 @@ type Jsz struct {
 	Total          int              `json:"total"`
 }
 
-// jszQuery is a request to /jsz.
-type jszQuery struct {
-	account       string
-	accounts      bool
-	detail        JetStreamDetail
-	leaderOnly    bool
-	offset, limit int
+// JszQuery says how much of JetStream is wanted. Nothing here has followers or Raft groups: every stream that is shown is
+// led by this server.
+type JszQuery struct {
+	Account         string `json:"account"`
+	Accounts        bool   `json:"accounts"`
+	Streams         bool   `json:"streams"`
+	Consumers       bool   `json:"consumer"`
+	DirectConsumers bool   `json:"direct_consumer"`
+	Config          bool   `json:"config"`
+	LeaderOnly      bool   `json:"leader_only"`
+	Offset          int    `json:"offset"`
+	Limit           int    `json:"limit"` // of accounts; 0: 1,024, negative: none
 }
 
 func (h *Handler) jsz(w http.ResponseWriter, r *http.Request) {
-	q, err := readJszQuery(r)
-	if err != nil {
-		refuse(w, err)
+	p := newQuery(r)
+	q := JszQuery{Account: p.text("acc"), Accounts: p.flag("accounts"), LeaderOnly: p.flag("leader-only"), Streams: p.flag("streams"),
+		Consumers: p.flag("consumers"), DirectConsumers: p.flag("direct-consumers"), Config: p.flag("config"), Offset: p.number("offset"), Limit: p.number("limit")}
+	p.flag("raft")
+	p.flag("stream-leader-only")
+	if p.err != nil {
+		refuse(w, p.err)
 		return
 	}
-	z, err := h.jetStream(q)
+	z, err := h.Jsz(q)
 	if err != nil {
 		refuse(w, err)
 		return
@@ -151,31 +161,40 @@ func (h *Handler) jsz(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, r, z)
 }
 
-func readJszQuery(r *http.Request) (jszQuery, error) {
-	p := newQuery(r)
-	q := jszQuery{account: p.text("acc"), accounts: p.flag("accounts"), leaderOnly: p.flag("leader-only")}
-	q.detail = JetStreamDetail{Streams: p.flag("streams"), Consumers: p.flag("consumers"), DirectConsumers: p.flag("direct-consumers"), Config: p.flag("config")}
-	q.offset, q.limit = max(p.number("offset"), 0), p.number("limit")
-	// Nothing here has followers or Raft groups: every stream that is shown is led by this server.
-	p.flag("raft")
-	p.flag("stream-leader-only")
-	if q.detail.Consumers {
-		q.detail.Streams = true
+// setDefaults makes the query say all that follows from what it asks for.
+func (q *JszQuery) setDefaults() {
+	q.Offset = max(q.Offset, 0)
+	q.Streams = q.Streams || q.Consumers
+	q.Accounts = q.Accounts || q.Streams && q.Account == ""
+	if q.Limit == 0 {
+		q.Limit = defaultLimit
 	}
-	if q.detail.Streams && q.account == "" {
-		q.accounts = true
-	}
-	if q.limit == 0 {
-		q.limit = defaultLimit
-	}
-	return q, p.err
 }
 
-func (h *Handler) jetStream(q jszQuery) (*Jsz, error) {
-	z := &Jsz{ID: h.source.ServerID(), Now: h.now().UTC()}
-	js, on := h.source.JetStream()
+// detail is what is wanted of each account.
+func (q *JszQuery) detail() JetStreamDetail {
+	return JetStreamDetail{Streams: q.Streams, Consumers: q.Consumers, DirectConsumers: q.DirectConsumers, Config: q.Config}
+}
+
+// JszAccount reports on JetStream in one account.
+func (r *Reporter) JszAccount(name string, q JszQuery) (*AccountDetail, error) {
+	q.setDefaults()
+	if a, ok := r.source.JetStreamAccount(name, q.detail()); ok {
+		return &a, nil
+	}
+	if slices.ContainsFunc(r.source.Accounts(), func(a Account) bool { return a.Name == name }) {
+		return nil, fmt.Errorf("account %q not jetstream enabled", name)
+	}
+	return nil, fmt.Errorf("account %q not found", name)
+}
+
+// Jsz reports on JetStream.
+func (r *Reporter) Jsz(q JszQuery) (*Jsz, error) {
+	q.setDefaults()
+	z := &Jsz{ID: r.source.ServerID(), Now: r.now().UTC()}
+	js, on := r.source.JetStream()
 	if !on {
-		if q.leaderOnly {
+		if q.LeaderOnly {
 			return nil, errNotLeader
 		}
 		z.Disabled, z.Config = true, &JetStreamConfig{}
@@ -183,10 +202,10 @@ func (h *Handler) jetStream(q jszQuery) (*Jsz, error) {
 	}
 	z.JetStreamStats, z.Config, z.Limits = js.JetStreamStats, js.Config, js.Limits
 	z.Streams, z.Consumers, z.Messages, z.Bytes = js.Streams, js.Consumers, js.Messages, js.Bytes
-	names := h.source.JetStreamAccounts()
+	names := r.source.JetStreamAccounts()
 	z.Total = len(names)
 	for _, name := range q.choose(names) {
-		if a, ok := h.source.JetStreamAccount(name, q.detail); ok {
+		if a, ok := r.source.JetStreamAccount(name, q.detail()); ok {
 			z.AccountDetails = append(z.AccountDetails, a)
 		}
 	}
@@ -194,16 +213,16 @@ func (h *Handler) jetStream(q jszQuery) (*Jsz, error) {
 }
 
 // choose returns the accounts to show: the one that is named if it is there, else a page of all if they are wanted.
-func (q *jszQuery) choose(names []string) []string {
+func (q *JszQuery) choose(names []string) []string {
 	switch {
-	case q.account != "" && slices.Contains(names, q.account):
-		return []string{q.account}
-	case !q.accounts:
+	case q.Account != "" && slices.Contains(names, q.Account):
+		return []string{q.Account}
+	case !q.Accounts:
 		return nil
 	}
 	slices.Sort(names)
-	if q.limit < 0 {
+	if q.Limit < 0 {
 		return names
 	}
-	return page(names, q.offset, q.limit)
+	return page(names, q.Offset, q.Limit)
 }

@@ -1,6 +1,7 @@
-// Package monitor is the HTTP side of monitoring: nats-server's endpoints with its names and forms, and /metrics for
-// Prometheus. It reads the server's state through the small interfaces below and decides everything that is about the
-// request: parameters, filters, order, pages.
+// Package monitor reports the server's state: in nats-server's names and forms, by its HTTP endpoints, and /metrics for
+// Prometheus. A Reporter reads the state through the small interfaces below and decides everything that is about a
+// report: filters, order, pages. A Handler serves reports over HTTP; the system account asks for the same ones by
+// messages.
 package monitor
 
 import (
@@ -10,7 +11,6 @@ import (
 	"net/http"
 	"path"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -72,7 +72,7 @@ func (o *Options) Validate() error {
 
 // Handler serves the endpoints.
 type Handler struct {
-	source Source
+	*Reporter
 	base   string
 	logger *slog.Logger
 	mux    *http.ServeMux
@@ -80,8 +80,6 @@ type Handler struct {
 	slots chan struct{}
 	// counts of the requests by path, as /varz shows them. The map itself never changes.
 	counts map[string]*atomic.Uint64
-	cpu    cpuMeter
-	now    func() time.Time
 }
 
 // NewHandler returns the handler for all paths.
@@ -90,8 +88,8 @@ func NewHandler(o Options) (*Handler, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	h := &Handler{source: o.Source, base: o.BasePath, logger: o.Logger, mux: http.NewServeMux(),
-		slots: make(chan struct{}, o.MaxRequests), counts: map[string]*atomic.Uint64{}, now: time.Now}
+	h := &Handler{Reporter: NewReporter(o.Source), base: o.BasePath, logger: o.Logger, mux: http.NewServeMux(),
+		slots: make(chan struct{}, o.MaxRequests), counts: map[string]*atomic.Uint64{}}
 	h.handle("/", h.root)
 	h.handle("/varz", h.varz)
 	h.handle("/connz", h.connz)

@@ -56,27 +56,44 @@ type Subsz struct {
 	Subs   []SubDetail `json:"subscriptions_list,omitempty"`
 }
 
+// SubszQuery says which subscriptions are wanted.
+type SubszQuery struct {
+	Offset  int    `json:"offset"`
+	Limit   int    `json:"limit"`         // 0 or less: 1,024
+	List    bool   `json:"subscriptions"` // otherwise only the statistics
+	Account string `json:"account"`       // "": all
+	Test    string `json:"test"`          // only those that a message to this subject goes to; "": all
+}
+
 func (h *Handler) subsz(w http.ResponseWriter, r *http.Request) {
-	q := newQuery(r)
-	list, offset, limit := q.flag("subs"), max(q.number("offset"), 0), q.number("limit")
-	if q.err != nil {
-		refuse(w, q.err)
+	p := newQuery(r)
+	q := SubszQuery{List: p.flag("subs"), Offset: p.number("offset"), Limit: p.number("limit"), Account: p.text("acc"), Test: p.text("test")}
+	if p.err != nil {
+		refuse(w, p.err)
 		return
 	}
-	if limit <= 0 {
-		limit = defaultLimit
-	}
-	test := q.text("test")
-	if test != "" && !subject.ValidPublish(test) {
-		refuse(w, fmt.Errorf("invalid test subject, must be valid publish subject: %s", test))
+	z, err := h.Subsz(q)
+	if err != nil {
+		refuse(w, err)
 		return
-	}
-	account := q.text("acc")
-	z := &Subsz{ID: h.source.ServerID(), Now: h.now().UTC(), SublistStats: h.source.SublistStats(account), Offset: offset, Limit: limit}
-	if list {
-		z.Subs, z.Total = pageOfSubs(h.source.Subs(account), test, offset, limit)
 	}
 	h.answer(w, r, z)
+}
+
+// Subsz reports on subscriptions.
+func (r *Reporter) Subsz(q SubszQuery) (*Subsz, error) {
+	q.Offset = max(q.Offset, 0)
+	if q.Limit <= 0 {
+		q.Limit = defaultLimit
+	}
+	if q.Test != "" && !subject.ValidPublish(q.Test) {
+		return nil, fmt.Errorf("invalid test subject, must be valid publish subject: %s", q.Test)
+	}
+	z := &Subsz{ID: r.source.ServerID(), Now: r.now().UTC(), SublistStats: r.source.SublistStats(q.Account), Offset: q.Offset, Limit: q.Limit}
+	if q.List {
+		z.Subs, z.Total = pageOfSubs(r.source.Subs(q.Account), q.Test, q.Offset, q.Limit)
+	}
+	return z, nil
 }
 
 // pageOfSubs returns a page of the subscriptions that a message on the subject test goes to ("" is all), in the order of cid and sid, and how

@@ -181,21 +181,28 @@ func ConfigVarz(o *config.Options) *Varz {
 }
 
 func (h *Handler) varz(w http.ResponseWriter, r *http.Request) {
-	v := h.source.Varz()
-	v.ID = h.source.ServerID()
+	v := h.Varz()
+	v.HTTPRequests = h.requestCounts()
+	h.answer(w, r, v)
+}
+
+// Varz reports on the server as a whole. HTTPRequests is left empty.
+func (r *Reporter) Varz() *Varz {
+	v := r.source.Varz()
+	v.ID = r.source.ServerID()
 	v.Version, v.Sluice, v.GitCommit, v.GoVersion, v.Proto = version.NATS, version.String(), version.Commit(), runtime.Version(), 1
-	v.Now = h.now().UTC()
+	v.Now = r.now().UTC()
 	v.Start, v.ConfigLoadTime = v.Start.UTC(), v.ConfigLoadTime.UTC()
 	v.Uptime = uptime(v.Now.Sub(v.Start))
 	v.Cores, v.MaxProcs = runtime.NumCPU(), runtime.GOMAXPROCS(0)
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		v.MemLimit = limit
 	}
-	v.Mem, v.CPU = residentBytes(), h.cpu.percent(v.Now)
+	v.Mem, v.CPU = residentBytes(), r.cpu.percent(v.Now)
 	v.SlowConsumerStats = ByKind{Clients: uint64(max(v.SlowConsumers, 0))}
 	v.StaleConnectionStats = ByKind{Clients: uint64(max(v.StaleConnections, 0))}
-	v.HTTPRequests = h.requestCounts()
-	h.answer(w, r, v)
+	v.HTTPRequests = map[string]uint64{}
+	return v
 }
 
 // uptime is nats-server's short form of a duration, such as 1y2d3h4m5s, in whole seconds.
