@@ -37,7 +37,7 @@ wire-fuzz:
 	cd test && $(GO) test ./differ -run Differential -count=1 -v -duration $(DURATION) -timeout 0 -differences 20
 
 metamorphic:
-	cd test && $(GO) test ./metamorphic -run Metamorphic -count=1 -v -seeds $(SEEDS) -timeout 0 -differences 20
+	cd test && $(GO) test ./metamorphic -run Metamorphic -count=1 -v -seed 0 -seeds $(SEEDS) -timeout 0 -differences 20
 
 sim:
 	SLUICE_SIM_SEEDS=$(SEEDS) $(GO) test ./sim -run Stored -count=1 -timeout 3h

@@ -35,6 +35,8 @@ type Consumer struct {
 	ready      bool          // in the stream's list
 	dirty      bool          // has progress to be written
 	parked     bool          // waits for a message's bytes
+	retryAt    time.Time     // when a message that could not be read is asked for again; zero: not parked for that
+	retryPause time.Duration // before the next such attempt
 	gone       bool
 	wakeAt     time.Time
 	timerIndex int // in the stream's timers; -1: not there
@@ -111,6 +113,9 @@ func (c *Consumer) changed(now time.Time) {
 	if due := c.postDead(now); !due.IsZero() && (at.IsZero() || due.Before(at)) {
 		at = due
 	}
+	if !c.retryAt.IsZero() && (at.IsZero() || c.retryAt.Before(at)) {
+		at = c.retryAt
+	}
 	s.timers.set(c, at)
 	if c.logged && !c.dirty && c.machine.Dirty() {
 		c.dirty = true
@@ -153,28 +158,44 @@ func (c *Consumer) deliverSome(now time.Time) (more bool) {
 		}
 		m, ok, err := s.load(seq, c.unpark)
 		if err != nil {
-			s.engine.opts.Logger.Error("reading a message for a consumer", "stream", s.name, "consumer", c.name, "seq", seq, "error", err)
-			c.parked = true
+			c.unreadable(err)
 			return false
 		}
 		if !ok {
 			c.parked = true
 			return false
 		}
+		c.retryPause = 0
 		c.deliverMessage(&m, now)
 	}
 	return true
 }
 
-// unpark goes on after a message's bytes were fetched. A message that cannot be read holds the consumer up rather than
-// being skipped; the attempt is repeated when the consumer is next woken.
+// unpark goes on after a message's bytes were fetched.
 func (c *Consumer) unpark(err error) {
-	c.parked = false
 	if err != nil {
-		c.stream.engine.opts.Logger.Error("reading the log for a consumer", "stream", c.stream.name, "consumer", c.name, "error", err)
+		c.unreadable(err)
+		c.changed(c.stream.now) // sets the timer
 		return
 	}
+	c.parked = false
 	c.wake()
+}
+
+// firstRetry and lastRetry are the pauses before a message is asked for again that could not be read.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 5 * time.Second
+)
+
+// unreadable holds the consumer up, rather than skip a message that cannot be read, and has it try again later.
+func (c *Consumer) unreadable(err error) {
+	if c.retryPause == 0 { // told once, until a message can be read again
+		c.stream.engine.opts.Logger.Error("reading a message for a consumer; it is tried again", "stream", c.stream.name, "consumer", c.name, "error", err)
+	}
+	c.parked = true
+	c.retryPause = min(max(2*c.retryPause, firstRetry), lastRetry)
+	c.retryAt = c.stream.now.Add(c.retryPause)
 }
 
 // deliverMessage sends one message out, if the machine still wants to.
@@ -217,6 +238,9 @@ func (s *Stream) runTimers(now time.Time) {
 		if !c.heldUntil.IsZero() {
 			c.release()
 			continue
+		}
+		if !c.retryAt.IsZero() && !now.Before(c.retryAt) {
+			c.retryAt, c.parked = time.Time{}, false
 		}
 		c.machine.Tick(now, &s.consumerFx)
 		c.wake()
