@@ -14,7 +14,7 @@ var floors = [][]string{
 	{"store/dir", "store/mem", "store/s3", "store/fault", "store/metered", "store/storetest/gateway", "store/storetest"},
 	{"store/storeurl", "wal", "segment", "manifest", "compact", "cache"},
 	{"head", "account", "broker", "stream", "consumer"},
-	{"config", "engine", "check"},
+	{"config", "engine", "check", "broadcast"},
 	{"conn", "jsapi", "monitor"},
 	{"node"},
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicemq/sluice/internal/engine"
+	"github.com/sluicemq/sluice/internal/key"
 	"github.com/sluicemq/sluice/internal/store"
 	"github.com/sluicemq/sluice/internal/wal"
 )
@@ -30,6 +31,8 @@ func TestWithoutASafeguardTheSimulationFails(t *testing.T) {
 		{"more of the log is let go than may go", options{truncateMore: 1}, 60},
 		{"the head is not updated before the log is truncated", options{truncateFirst: true}, 60},
 		{"replay skips the end of a log", options{forgetEnd: true}, 20},
+		{"segments are not stored", options{wrapStore: func(s store.Store) store.Store { return &noSegments{s} }}, 20},
+		{"a manifest replaces whatever is there", options{wrapStore: func(s store.Store) store.Store { return &anyManifest{s} }}, 200},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			for seed := uint64(1); seed <= m.until; seed++ {
@@ -127,4 +130,26 @@ func (s *optimist) Put(ctx context.Context, k string, data []byte, cond store.Co
 		return "surely", nil
 	}
 	return etag, err
+}
+
+// noSegments says that it stored a segment, and did not.
+type noSegments struct{ store.Store }
+
+// Put implements store.Store.
+func (s *noSegments) Put(ctx context.Context, k string, data []byte, cond store.Condition) (string, error) {
+	if p, err := key.Parse(k); err == nil && p.Family == key.StreamSegment {
+		return "none", nil
+	}
+	return s.Store.Put(ctx, k, data, cond)
+}
+
+// anyManifest ignores the condition of a manifest's swap.
+type anyManifest struct{ store.Store }
+
+// Put implements store.Store.
+func (s *anyManifest) Put(ctx context.Context, k string, data []byte, cond store.Condition) (string, error) {
+	if p, err := key.Parse(k); err == nil && p.Family == key.Manifest {
+		cond = store.Always()
+	}
+	return s.Store.Put(ctx, k, data, cond)
 }

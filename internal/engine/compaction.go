@@ -127,6 +127,7 @@ func (e *Engine) compactTail(ctx context.Context, s *Stream) (moved bool, err er
 	if err != nil {
 		return false, err
 	}
+	defer func() { s.manifest.mayHaveStrayed(err) }()
 	m := s.manifest.next(e, s)
 	after := m.Through()
 	for d.raw < int64(e.opts.SegmentBytes) {
@@ -244,8 +245,15 @@ type keeper struct {
 	collectAt time.Time
 	// collected are the dropped segments whose objects are gone; the next swap leaves them out.
 	collected map[manifest.ID]bool
-	// swept says that objects which nothing refers to were looked for.
+	// swept says that objects which nothing refers to were looked for, and that none has been left since.
 	swept bool
+}
+
+// mayHaveStrayed notes that a segment may have been stored for a manifest that did not come about.
+func (k *keeper) mayHaveStrayed(err error) {
+	if err != nil {
+		k.swept = false
+	}
 }
 
 // noteCollected notes that the objects of what was dropped before a time are gone.

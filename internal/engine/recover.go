@@ -66,7 +66,7 @@ func (e *Engine) Recover(ctx context.Context, ranges []LogRange) error {
 		}
 		s.recent = f.recent
 		s.now = r.now
-		s.adopt(f)
+		s.adopt(f, r.manifests[id])
 		s.effects.Each = s.removed
 		for _, c := range s.consumers {
 			c.applyDeadLetters()
@@ -327,8 +327,12 @@ func (r *recovery) streamRestore(id record.StreamID) (err error) {
 
 // streamDelete replays the end of a stream.
 func (r *recovery) streamDelete(b *wal.Batch, s *Stream, id record.StreamID) {
+	left := r.manifests[id].stray
 	if m := r.manifests[id].version.Manifest; m != nil {
-		r.engine.bury(grave{account: m.Account, stream: m.Stream, id: id, at: r.engine.mark(place{log: b.ID, pos: wal.Position{Offset: b.Offset}})})
+		left = streamName{m.Account, m.Stream}
+	}
+	if left.name != "" {
+		r.engine.bury(grave{account: left.account, stream: left.name, id: id, at: r.engine.mark(place{log: b.ID, pos: wal.Position{Offset: b.Offset}})})
 	}
 	if s != nil {
 		s.account.forget(s)

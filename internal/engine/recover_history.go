@@ -62,11 +62,14 @@ func lasting(err error) bool {
 type foundManifest struct {
 	version manifest.Version
 	err     error
+	// stray names a stream that has segments and no manifest: the process ended between the two.
+	stray streamName
 }
 
 // findManifests reads all manifests there are. One that cannot be read is an error only for those who need it.
 func (e *Engine) findManifests(ctx context.Context) (map[record.StreamID]foundManifest, error) {
 	var keys []string
+	segments := map[record.StreamID]streamName{} // who has some
 	after := ""
 	for {
 		var page store.Page
@@ -78,23 +81,29 @@ func (e *Engine) findManifests(ctx context.Context) (map[record.StreamID]foundMa
 			return nil, fmt.Errorf("engine: listing the manifests: %w", err)
 		}
 		for _, o := range page.Objects {
-			p, err := key.Parse(o.Key)
-			switch {
+			after = o.Key
+			switch p, err := key.Parse(o.Key); {
 			case err != nil:
-				after = o.Key
-				continue
 			case p.Family == key.Manifest:
 				keys = append(keys, o.Key)
-				after = o.Key
-			default:
-				after = o.Key
+			case p.Family == key.StreamSegment:
+				segments[record.StreamID(p.ID)] = streamName{p.Account, p.Stream}
 			}
 		}
 		if !page.More {
 			break
 		}
 	}
-	return e.readManifests(ctx, keys)
+	found, err := e.readManifests(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	for id, name := range segments {
+		if _, listed := found[id]; !listed {
+			found[id] = foundManifest{stray: name}
+		}
+	}
+	return found, nil
 }
 
 func (e *Engine) readManifests(ctx context.Context, keys []string) (map[record.StreamID]foundManifest, error) {
@@ -210,7 +219,10 @@ func (f *fragment) recallRows(index *segment.Index, before uint64, idsFrom int64
 }
 
 // adopt gives a stream that was replayed its history.
-func (s *Stream) adopt(f *fragment) {
+func (s *Stream) adopt(f *fragment, found foundManifest) {
+	if found.stray.name != "" {
+		s.objects.Store(true)
+	}
 	if f.version.Manifest == nil {
 		return
 	}

@@ -24,6 +24,7 @@ func (e *Engine) rewrite(ctx context.Context, s *Stream) (done bool, err error) 
 	if err != nil || len(old) == 0 {
 		return false, err
 	}
+	defer func() { s.manifest.mayHaveStrayed(err) }()
 	m := s.manifest.next(e, s)
 	var now []*past
 	if !empty {

@@ -29,5 +29,11 @@ func (h *Head) check(k string) error {
 			fault(r.same(other), "log %d (%s) is listed twice", i, r.ID())
 		}
 	}
+	for i, r := range h.BroadcastLogs {
+		fault(r.Node != h.Node || r.Epoch == 0 || r.Epoch > h.Epoch, "broadcast log %d is of node %q, epoch %d", i, r.Node, r.Epoch)
+		fault(i > 0 && r.Epoch <= h.BroadcastLogs[i-1].Epoch, "broadcast log %d is out of order", i)
+		fault(!r.Open && r.Start > r.End, "broadcast log %d starts at %d and ends at %d", i, r.Start, r.End)
+		fault(r.Open && i < len(h.BroadcastLogs)-1, "broadcast log %d is open and not the last", i)
+	}
 	return errors.Join(faults...)
 }

@@ -138,6 +138,7 @@ func (w *watch) take(ctx context.Context, name string) (*Claimed, error) {
 			return nil, err
 		}
 		next.Epoch, next.Counter, next.Broadcast, next.Logs = old.head.Epoch, old.head.Counter, old.head.Broadcast, slices.Clone(logs)
+		next.BroadcastLogs = slices.Clone(old.head.BroadcastLogs)
 	}
 	next.Epoch++
 	next.Counter++

@@ -60,6 +60,8 @@ type Head struct {
 
 	// Broadcast is the newest batch of the node's broadcast log.
 	Broadcast *BroadcastBatch `json:"broadcast,omitempty"`
+	// BroadcastLogs are the node's broadcast logs by epoch: what is kept of each. Only the last one may be open.
+	BroadcastLogs []LogRange `json:"broadcast_logs,omitempty"`
 
 	// Logs must be replayed, in this order, when the node starts. The last one is the current epoch's own.
 	Logs []LogRange `json:"logs"`
@@ -133,7 +135,7 @@ func (h *Head) vacant() bool { return h.Instance == "" || h.Released }
 
 func (h *Head) clone() *Head {
 	c := *h
-	c.Logs = slices.Clone(h.Logs)
+	c.Logs, c.BroadcastLogs = slices.Clone(h.Logs), slices.Clone(h.BroadcastLogs)
 	if h.TakenBy != nil {
 		c.TakenBy = new(*h.TakenBy)
 	}

@@ -57,7 +57,7 @@ func (c *Claimed) Stale() time.Duration {
 	return time.Since(c.beat)
 }
 
-// Run writes a heartbeat every Interval until ctx ends, which is no error, or the claim does: ErrLost, upon which the
+// Run writes a heartbeat where nothing else has written the head for an Interval, until ctx ends, which is no error, or the claim does: ErrLost, upon which the
 // node must stop, or ErrReleased. Store trouble does not end it; see Stale.
 func (c *Claimed) Run(ctx context.Context) error {
 	failing := false
@@ -65,6 +65,10 @@ func (c *Claimed) Run(ctx context.Context) error {
 	for {
 		if sleep(ctx, wait) != nil {
 			return nil
+		}
+		if rest := c.opts.Interval - c.Stale(); rest > 0 {
+			wait = rest // another write has been a heartbeat
+			continue
 		}
 		err := c.heartbeat(ctx)
 		switch {
