@@ -33,7 +33,12 @@ func checkStore(env environment, args []string) int {
 	repair := flags.Bool("repair", false, "move what nothing refers to under quarantine/; all nodes must be shut down")
 	asJSON := flags.Bool("json", false, "print findings, moves and the summary as JSON, one object a line")
 	quick := flags.Bool("quick", false, "do not read the messages of segments, only their indexes")
-	segmentKey := flags.String("segment-key", "", "the key of encrypted segments: a file, or 32, 48 or 64 hex digits")
+	var keys [][]byte
+	flags.Func("segment-key", "the key of encrypted segments: a file, or 32, 48 or 64 hex digits; once for each key", func(arg string) error {
+		key, err := readSegmentKey(arg)
+		keys = append(keys, key)
+		return err
+	})
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return exitOK
@@ -48,10 +53,6 @@ func checkStore(env environment, args []string) int {
 		env.fail(err)
 		return checkFailed
 	}
-	key, err := readSegmentKey(*segmentKey)
-	if err != nil {
-		return failed(err)
-	}
 	if err := storeIsThere(*url); err != nil {
 		return failed(err)
 	}
@@ -63,7 +64,7 @@ func checkStore(env environment, args []string) int {
 	}
 	defer st.Close()
 	out := checkOutput{env: env, json: *asJSON}
-	sum, err := runCheck(ctx, st, out, check.Options{Quick: *quick, SegmentKey: key, Report: out.finding}, *repair)
+	sum, err := runCheck(ctx, st, out, check.Options{Quick: *quick, SegmentKeys: keys, Report: out.finding}, *repair)
 	if err != nil {
 		return failed(err)
 	}
@@ -127,9 +128,6 @@ func (o checkOutput) summary(s check.Summary) {
 
 // readSegmentKey reads the key of segments: hex digits, or a file of these or of the bytes themselves.
 func readSegmentKey(arg string) ([]byte, error) {
-	if arg == "" {
-		return nil, nil
-	}
 	if key, ok := segmentKeyOf(arg); ok {
 		return key, nil
 	}

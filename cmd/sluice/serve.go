@@ -113,6 +113,7 @@ func (p *process) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go returnMemory(ctx)
+	asked := p.takeReloads(ctx)
 	starting := make(chan error, 1)
 	go func() { starting <- p.server.Start(ctx) }()
 	defer p.files.remove(p.logger)
@@ -130,6 +131,8 @@ func (p *process) run() error {
 			}
 		case s := <-p.env.signals:
 			p.signal(s, cancel)
+		case answer := <-asked:
+			answer <- p.reloadConfiguration()
 		case err := <-p.ending:
 			p.logger.Info("Server has ended")
 			return err
@@ -138,6 +141,30 @@ func (p *process) run() error {
 		}
 	}
 }
+
+// takeReloads has the server's system account ask for reloads, where there is a file to read. run answers them.
+func (p *process) takeReloads(ctx context.Context) <-chan chan error {
+	asked := make(chan chan error)
+	s, ok := p.server.(interface{ OnReload(reread func() error) })
+	if !ok || p.flags.configFile == "" {
+		return asked
+	}
+	s.OnReload(func() error {
+		answer := make(chan error, 1)
+		select {
+		case asked <- answer:
+			return <-answer
+		case <-time.After(reloadPatience):
+			return errors.New("the server is busy with its start or its end")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	return asked
+}
+
+// reloadPatience is how long the system account's request for a reload waits to be taken up.
+const reloadPatience = 10 * time.Second
 
 // unasked is closed when the server has ended by itself. It is nil while the start or a shutdown is under way: they tell
 // their own outcome.
@@ -214,13 +241,14 @@ func (p *process) beginLameDuck() {
 }
 
 // reloadConfiguration takes the file's changes over. Tools wait for the texts that it logs, which are nats-server's.
-func (p *process) reloadConfiguration() {
+func (p *process) reloadConfiguration() error {
 	p.reload = false
 	if err := p.tryReload(); err != nil {
 		p.logger.Error("Failed to reload server configuration: " + strings.ReplaceAll(err.Error(), "\n", "; "))
-		return
+		return err
 	}
 	p.logger.Info("Reloaded server configuration")
+	return nil
 }
 
 func (p *process) tryReload() error {

@@ -32,7 +32,6 @@ import (
 
 	"github.com/sluicemq/sluice/internal/broker"
 	"github.com/sluicemq/sluice/internal/head"
-	"github.com/sluicemq/sluice/internal/store"
 	"github.com/sluicemq/sluice/internal/subject"
 	"github.com/sluicemq/sluice/internal/wal"
 )
@@ -238,4 +237,3 @@ func (s *Service) advise(name string, event any) {
 	s.opts.System.PublishOnce(broker.Msg{Subject: []byte("$SYS.SERVER." + s.opts.ServerID + "." + name), Data: body})
 }
 
-var _ store.Store = store.Store(nil)

@@ -32,8 +32,8 @@ import (
 type Options struct {
 	// Quick leaves the messages of segments unread: their objects' sizes and their indexes are verified.
 	Quick bool
-	// SegmentKey decrypts segments: 16, 24 or 32 bytes; nil: there is none.
-	SegmentKey []byte
+	// SegmentKeys decrypt segments, each 16, 24 or 32 bytes: the current one and older ones.
+	SegmentKeys [][]byte
 	// Report takes the findings, one at a time, as they are made; nil: they are only counted.
 	Report func(Finding)
 }
@@ -43,10 +43,13 @@ var ErrRestless = errors.New("the store changes faster than it is read")
 
 // Validate reports every fault.
 func (o Options) Validate() error {
-	if n := len(o.SegmentKey); n != 0 && n != 16 && n != 24 && n != 32 {
-		return fmt.Errorf("check: a segment key of %d bytes, want 16, 24 or 32", n)
+	var faults []error
+	for i, k := range o.SegmentKeys {
+		if n := len(k); n != 16 && n != 24 && n != 32 {
+			faults = append(faults, fmt.Errorf("check: segment key %d has %d bytes, want 16, 24 or 32", i, n))
+		}
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 const (

@@ -19,28 +19,29 @@ func TestSoundStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := lived(t, cipher)
+				ring := [][]byte{bytes.Repeat([]byte{9}, 32), bytes.Repeat([]byte{7}, 16)} // of which one fits
 				running := take(t, w.store)
-				found, all, sum := findings(t, w.store, check.Options{SegmentKey: cipher})
+				found, all, sum := findings(t, w.store, check.Options{SegmentKeys: ring})
 				if len(found) > 0 || !sum.Live {
 					t.Errorf("beside a running node: %+v", all)
 				}
 				w.stop()
-				found, all, sum = findings(t, w.store, check.Options{SegmentKey: cipher})
+				found, all, sum = findings(t, w.store, check.Options{SegmentKeys: ring})
 				if len(found) > 0 || sum.Live {
 					t.Errorf("at rest: %+v", all)
 				}
 				if sum.Streams != 2 || sum.Segments < 3 || sum.Verified != sum.Segments || sum.LogMessages < 90 || sum.SegmentMessages < 350 || sum.Nodes != 1 {
 					t.Errorf("it went through %+v", sum)
 				}
-				if found, all, _ := findings(t, running.lay(t), check.Options{SegmentKey: cipher}); len(found) > 0 {
+				if found, all, _ := findings(t, running.lay(t), check.Options{SegmentKeys: ring}); len(found) > 0 {
 					t.Errorf("after a kill: %+v", all)
 				}
-				if _, _, sum := findings(t, w.store, check.Options{SegmentKey: cipher, Quick: true}); sum.Verified != 0 || sum.Errors != 0 {
+				if _, _, sum := findings(t, w.store, check.Options{SegmentKeys: ring, Quick: true}); sum.Verified != 0 || sum.Errors != 0 {
 					t.Errorf("a quick check: %+v", sum)
 				}
 				if cipher != nil {
-					for _, wrong := range [][]byte{nil, bytes.Repeat([]byte{8}, 16)} {
-						found, _, _ := findings(t, w.store, check.Options{SegmentKey: wrong})
+					for _, wrong := range [][][]byte{nil, ring[:1]} {
+						found, _, _ := findings(t, w.store, check.Options{SegmentKeys: wrong})
 						if len(found) == 0 || slices.ContainsFunc(found, func(f string) bool { return !strings.HasPrefix(f, "warning segment-encrypted") }) {
 							t.Errorf("with another key: %q", found)
 						}

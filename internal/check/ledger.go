@@ -1,6 +1,7 @@
 package check
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -86,6 +87,8 @@ func parseRest(rec record.Record) (err error) {
 	switch rec.Kind {
 	case record.StreamSources:
 		err = record.ParseJSON(rec.Body, new(record.StreamSourcesBody))
+	case record.StreamIDs:
+		err = parseIDs(rec.Body)
 	case record.MessageDelete:
 		_, err = record.ParseSeqs(rec.Body)
 	case record.Purge:
@@ -101,6 +104,35 @@ func parseRest(rec record.Record) (err error) {
 		return errUnknownRecord
 	}
 	return err
+}
+
+// parseIDs reads the message ids of a checkpoint: their number, and of each 16 bytes, an uvarint and a varint.
+func parseIDs(b []byte) error {
+	fail := fmt.Errorf("%w: message ids of %d bytes", record.ErrMalformed, len(b))
+	const digestBytes = 16
+	n, w := binary.Uvarint(b)
+	if w <= 0 {
+		return fail
+	}
+	for b = b[w:]; n > 0; n-- {
+		if len(b) < digestBytes {
+			return fail
+		}
+		b = b[digestBytes:]
+		_, w := binary.Uvarint(b)
+		if w <= 0 {
+			return fail
+		}
+		b = b[w:]
+		if _, w = binary.Varint(b); w <= 0 {
+			return fail
+		}
+		b = b[w:]
+	}
+	if len(b) > 0 {
+		return fail
+	}
+	return nil
 }
 
 func (l *ledger) fault(f Finding) {

@@ -76,14 +76,7 @@ func (c *streamCheck) verifySegment(ctx context.Context, k string, seg manifest.
 		c.cover(seg) // its messages are there; what is wrong is told once
 		return fmt.Errorf("%w: the checksum of the index is %08x, the manifest says %08x", segment.ErrCorrupt, sum, seg.IndexSum)
 	}
-	cipher := c.opts.SegmentKey
-	index, err := segment.ParseIndex(raw, cipher)
-	if errors.Is(err, segment.ErrKey) && cipher != nil {
-		// It may have been written before there was a key.
-		if plain, plainErr := segment.ParseIndex(raw, nil); plainErr == nil {
-			index, err, cipher = plain, nil, nil
-		}
-	}
+	index, cipher, err := c.open(raw)
 	if err != nil {
 		if damaged(err) == "damaged" {
 			c.cover(seg)
@@ -108,6 +101,20 @@ func (c *streamCheck) verifySegment(ctx context.Context, k string, seg manifest.
 		c.sum.Verified++
 	}
 	return nil
+}
+
+// open parses an index with whichever key opens it; a plain one needs none.
+func (c *streamCheck) open(raw []byte) (index *segment.Index, cipher []byte, err error) {
+	index, err = segment.ParseIndex(raw, nil)
+	for _, cipher = range c.opts.SegmentKeys {
+		if !errors.Is(err, segment.ErrKey) {
+			return index, nil, err
+		}
+		if index, err = segment.ParseIndex(raw, cipher); !errors.Is(err, segment.ErrKey) {
+			return index, cipher, err
+		}
+	}
+	return index, nil, err
 }
 
 // agree compares what a segment says of itself with what the manifest says of it.

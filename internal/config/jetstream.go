@@ -145,6 +145,7 @@ func (d *decoder) segments(v value, o *Segments) {
 	s.add(d.storage(&o.ReplayBytes), "replay")
 	s.add(d.durationAtLeast(&o.Grace, 0), "grace")
 	s.add(d.durationAtLeast(&o.DeletedWithin, 0), "deleted_within")
+	s.add(d.durationAtLeast(&o.Every, 0), "every")
 	d.block(v, s)
 }
 

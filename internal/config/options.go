@@ -61,6 +61,7 @@ type Options struct {
 
 	JetStream JetStream
 	Store     Store
+	Broadcast Broadcast
 
 	Log logging.Options
 	// TraceVerbose traces the system account as well; MaxTracedMsgLen bounds the payload bytes in a trace line (0: all).
@@ -146,6 +147,8 @@ type Segments struct {
 	Grace time.Duration
 	// DeletedWithin is how long deleted messages may stay in a segment.
 	DeletedWithin time.Duration
+	// Every is how often it is looked for what there is to do.
+	Every time.Duration
 }
 
 // Cache is what a node remembers of segments. 0 takes the cache's default.
@@ -218,6 +221,7 @@ func (o *Options) SetDefaults() {
 	setDefault(&o.LameDuckGracePeriod, defaultLameDuckGrace)
 	o.JetStream.setDefaults()
 	o.Store.setDefaults(o.JetStream.StoreDir)
+	o.Broadcast.setDefaults()
 }
 
 func (j *JetStream) setDefaults() {
@@ -261,5 +265,6 @@ func (o *Options) Clone() Options {
 	c.Websocket.TLS = o.Websocket.TLS.clone()
 	c.Store.Prices = o.Store.Prices.clone()
 	c.ConfigWarnings = slices.Clone(o.ConfigWarnings)
+	c.Broadcast = o.Broadcast.clone()
 	return c
 }

@@ -71,6 +71,7 @@ var reloadRules = []struct {
 	{"jetstream.limits", func(o *Options) any { return o.JetStream.Limits }, always},
 	{"jetstream.store_dir", func(o *Options) any { return o.JetStream.StoreDir }, never},
 	{"store", func(o *Options) any { return o.Store }, never},
+	{"broadcast", func(o *Options) any { return o.Broadcast }, never},
 	{"logging", func(o *Options) any { return [3]any{o.Log, o.TraceVerbose, o.MaxTracedMsgLen} }, always},
 	{"pid_file", func(o *Options) any { return o.PidFile }, always},
 	{"ports_file_dir", func(o *Options) any { return o.PortsFileDir }, always},

@@ -34,6 +34,7 @@ func (d *decoder) serverSettings(o *Options) settings {
 	s.add(func(v value) { d.jetStream(v, o) }, "jetstream")
 	s.add(d.text(&o.JetStream.StoreDir), "store_dir", "storedir")
 	s.add(func(v value) { d.store(v, &o.Store) }, "store")
+	s.add(func(v value) { d.broadcast(v, &o.Broadcast) }, "broadcast")
 
 	s.inert(d, "there are no routes, gateways or leaf nodes to report on", "connect_error_reports", "reconnect_error_reports")
 	s.inert(d, "there is no cache to turn off", "disable_sublist_cache", "no_sublist_cache")

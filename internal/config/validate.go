@@ -9,6 +9,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // largePayload is above what NATS advises.
@@ -33,6 +34,7 @@ func (o *Options) faults() []*Fault {
 	v.limits(o)
 	v.jetStream(&o.JetStream)
 	v.store(&o.Store)
+	v.broadcast(o)
 	v.identity(&o.Auth)
 	return v.found
 }
@@ -100,6 +102,7 @@ func (v *validator) jetStream(j *JetStream) {
 const (
 	minCache  = 1 << 20
 	minReplay = 1 << 20
+	minEvery  = 10 * time.Millisecond
 )
 
 func (v *validator) segments(s *Segments) {
@@ -117,6 +120,7 @@ func (v *validator) segments(s *Segments) {
 	}
 	v.check(s.ReplayBytes == 0 || s.ReplayBytes >= minReplay, "store.segments.replay", "%d bytes are too few, at least %d", s.ReplayBytes, minReplay)
 	v.check(s.Grace >= 0, "store.segments.grace", "%v is negative", s.Grace)
+	v.check(s.Every == 0 || s.Every >= minEvery, "store.segments.every", "%v is too short, at least %v", s.Every, minEvery)
 	v.check(s.DeletedWithin >= 0, "store.segments.deleted_within", "%v is negative", s.DeletedWithin)
 }
 

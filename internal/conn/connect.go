@@ -114,6 +114,7 @@ func (c *Conn) join(id *account.Identity) bool {
 		Name: c.opts.Name, Lang: c.opts.Lang, Version: c.opts.Version,
 		Start: c.start, RTT: c.roundTrip,
 	}
+	c.srv.options().Watcher.Connected(id.Account.Name, c.describe)
 	return true
 }
 
@@ -155,6 +156,7 @@ func orNone(limit int) int {
 // authViolation closes the connection of a client that may not be here.
 func (c *Conn) authViolation(err error) {
 	c.srv.options().Log.Error(fmt.Sprintf("%s - authentication error - %s: %v", c.label(), c.authLabel(), err))
+	c.srv.options().Watcher.Refused(c.describe)
 	c.sendErr(proto.TextAuthViolation)
 	c.close(AuthenticationViolation)
 }

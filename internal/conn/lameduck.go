@@ -77,12 +77,17 @@ func (s *Server) pause(ctx context.Context, d time.Duration) error {
 // comes with that.
 func (s *Server) tellClients(lameDuck bool) {
 	for _, c := range s.all() {
-		c.mu.Lock()
-		if c.ponged && c.opts.Protocol >= proto.ProtocolInfo {
-			info := s.infoFor(c)
-			info.LameDuck = lameDuck
-			c.send(info.Append(nil))
-		}
-		c.mu.Unlock()
+		c.tell(lameDuck)
+	}
+}
+
+// tell is tellClients for one client.
+func (c *Conn) tell(lameDuck bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ponged && c.opts.Protocol >= proto.ProtocolInfo {
+		info := c.srv.infoFor(c)
+		info.LameDuck = lameDuck
+		c.send(info.Append(nil))
 	}
 }

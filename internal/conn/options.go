@@ -38,6 +38,7 @@ type Options struct {
 	Directory *account.Directory
 	Log       *slog.Logger
 	Metrics   prometheus.Registerer // nil: none
+	Watcher   Watcher               // nil: none
 	Trace     bool                  // log every operation, at LevelTrace
 	MaxTraced int                   // bytes of header and payload that the trace shows of a message; 0: all
 
@@ -96,6 +97,9 @@ func (o *Options) setDefaults() {
 	}
 	if o.Websocket != nil {
 		def(&o.Websocket.HandshakeTimeout, DefaultWebsocketHandshake)
+	}
+	if o.Watcher == nil {
+		o.Watcher = unwatched{}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

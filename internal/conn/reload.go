@@ -16,6 +16,7 @@ func (s *Server) Reload(opts Options) error {
 	opts.setDefaults()
 	old := s.options()
 	opts.Broker, opts.Directory, opts.Metrics = old.Broker, old.Directory, old.Metrics
+	opts.Watcher = old.Watcher
 	opts.ServerID, opts.ServerName, opts.XKey = old.ServerID, old.ServerName, old.XKey
 	opts.Host, opts.Port = old.Host, old.Port
 	opts.Websocket = old.Websocket.reloaded(opts.Websocket)

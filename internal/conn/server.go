@@ -324,11 +324,38 @@ func (s *Server) leaveLocked(c *Conn) {
 
 // remove forgets a connection that has ended.
 func (s *Server) remove(c *Conn) {
-	gone := c.snapshot(false)
+	gone := c.snapshot(c.worthKeeping())
 	if gone.TLS != nil {
 		// Without the certificates, which are large, and many connections are remembered.
 		gone.TLS = &tls.ConnectionState{Version: gone.TLS.Version, CipherSuite: gone.TLS.CipherSuite, HandshakeComplete: true}
 	}
+	s.forget(c, &gone)
+	s.options().Watcher.Disconnected(&gone)
+}
+
+// maxPastSubs and maxPastBytes bound the subscriptions that are remembered of a closed connection: of one that has more,
+// or more bytes of subjects, none are.
+const (
+	maxPastSubs  = 32
+	maxPastBytes = 2 << 10
+)
+
+// worthKeeping reports whether a connection's subscriptions are few enough to be remembered.
+func (c *Conn) worthKeeping() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.subs) > maxPastSubs {
+		return false
+	}
+	bytes := 0
+	for _, sub := range c.subs {
+		bytes += len(sub.Subject()) + len(sub.Queue()) + len(sub.Tag())
+	}
+	return bytes <= maxPastBytes
+}
+
+// forget takes a connection out of those that are open, and keeps what is to be remembered of it.
+func (s *Server) forget(c *Conn, gone *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conns[c.id] == c {
@@ -337,8 +364,8 @@ func (s *Server) remove(c *Conn) {
 			s.leaveLocked(c)
 		}
 	}
-	s.past.add(gone)
-	count(s.departed, &gone)
+	s.past.add(*gone)
+	count(s.departed, gone)
 }
 
 // all gives the connections that there are.

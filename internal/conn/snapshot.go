@@ -105,6 +105,19 @@ func (s *Server) Connection(id uint64, withSubs bool) (Snapshot, bool) {
 	return c.snapshot(withSubs), true
 }
 
+// ClosedConnection describes one of those that were closed last, with the subscriptions that it had at the end unless
+// they were many.
+func (s *Server) ClosedConnection(id uint64) (Snapshot, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.past.list {
+		if s.past.list[i].ID == id {
+			return s.past.list[i], true
+		}
+	}
+	return Snapshot{}, false
+}
+
 // ClosedConnections describes the connections that were closed last, the oldest first, and tells how many there were
 // in all.
 func (s *Server) ClosedConnections() (list []Snapshot, total uint64) {

@@ -24,9 +24,6 @@ import (
 // delete what lies before. A crash in between leaves objects before the start that nobody looks at, and the next trim
 // deletes them.
 
-// trimCheck is how often the log's growth is looked at.
-const trimCheck = 5 * time.Second
-
 // mark is a place in the node's logs, in their order.
 type mark struct {
 	log    int // index in Engine.logs

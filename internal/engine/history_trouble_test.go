@@ -285,7 +285,7 @@ func troubledLife(t *testing.T, w *world, kind trouble, at int) (count int, stru
 	}
 	time.Sleep(2 * lateness)
 	if !cut { // a process that lives sees to what it left
-		w.renewed(t, "more")
+		w.renewed(t)
 		w.tended()
 		w.nothingAstray(t, kind == late || kind == twice)
 	}
@@ -294,7 +294,7 @@ func troubledLife(t *testing.T, w *world, kind trouble, at int) (count int, stru
 	w.crash()
 	w.start()
 	w.holds(t, "after the last start", live)
-	w.renewed(t, "still more")
+	w.renewed(t)
 	w.tended()
 	w.nothingAstray(t, false)
 	if n := w.logged(); n > 6 {
@@ -324,7 +324,11 @@ func (w *world) holds(t *testing.T, when string, seqs []uint64) {
 	var got []uint64
 	for _, line := range content(t, w.stream("S")) {
 		var seq uint64
-		if fmt.Sscan(line, &seq); seq <= 90 && !strings.HasPrefix(line, fmt.Sprintf("%d s.%d %s", seq, (seq-1)%4, troubledPayload(int(seq-1)))) {
+		if _, err := fmt.Sscan(line, &seq); err != nil {
+			t.Fatal(err)
+		}
+		published := fmt.Sprintf("%d s.%d %s ", seq, (seq-1)%4, troubledPayload(int(seq-1)))
+		if !strings.HasPrefix(line, published) && !strings.HasPrefix(line, fmt.Sprintf("%d s.0 more ", seq)) {
 			t.Errorf("%s a message is %q", when, line)
 		}
 		got = append(got, seq)
@@ -335,10 +339,10 @@ func (w *world) holds(t *testing.T, when string, seqs []uint64) {
 }
 
 // renewed publishes something, so that there is a manifest to be swapped.
-func (w *world) renewed(t *testing.T, what string) {
+func (w *world) renewed(t *testing.T) {
 	t.Helper()
 	w.client.take()
-	w.client.publish("s.0", what)
+	w.client.publish("s.0", "more")
 	if acks := w.client.acks(); len(acks) != 1 || acks[0].Seq == 0 {
 		t.Errorf("a publish is answered %+v", acks)
 	}
@@ -350,17 +354,34 @@ func (w *world) renewed(t *testing.T, what string) {
 	time.Sleep(3 * time.Second)
 }
 
-// tended lets the housekeeper do all there is to do.
+// tended lets the housekeeper do all there is to do. Its first round may find that the manifest is not what it was.
 func (w *world) tended() {
 	w.t.Helper()
-	for range 4 {
-		w.compacted()
+	for round := range 4 {
+		err := w.engine.Trim(w.t.Context())
+		if err == nil {
+			err = w.engine.Tidy(w.t.Context())
+		}
+		if err != nil && (round > 0 || !errors.Is(err, manifest.ErrChanged)) {
+			w.t.Fatal(err)
+		}
 		time.Sleep(2 * time.Minute)
 	}
 }
 
 // nothingAstray checks that each segment in the store is listed, and each that is listed is in the store.
 func (w *world) nothingAstray(t *testing.T, lateOnesMayStay bool) {
+	t.Helper()
+	for _, k := range w.strays(t) {
+		if !lateOnesMayStay {
+			t.Errorf("nothing refers to %s", k)
+		}
+	}
+}
+
+// strays lists what nothing refers to: segments, and manifests of streams that were deleted. What is listed must be
+// there.
+func (w *world) strays(t *testing.T) (strays []string) {
 	t.Helper()
 	segments := w.keys(key.StreamSegment)
 	listed := map[string]bool{}
@@ -369,12 +390,13 @@ func (w *world) nothingAstray(t *testing.T, lateOnesMayStay bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if s, err := w.account.Stream(p.Stream); err != nil || uint64(s.id) != p.ID {
+			strays = append(strays, k)
+			continue
+		}
 		v, err := manifest.LoadKey(t.Context(), w.store, k, p.ID)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if v.Manifest.Stream == "GONE" && !lateOnesMayStay {
-			t.Errorf("the manifest of a stream that was deleted is there: %s", k)
 		}
 		for _, s := range v.Manifest.Segments {
 			listed[v.Manifest.Key(s)] = true
@@ -387,8 +409,9 @@ func (w *world) nothingAstray(t *testing.T, lateOnesMayStay bool) {
 		}
 	}
 	for _, k := range segments {
-		if !listed[k] && !lateOnesMayStay {
-			t.Errorf("nothing refers to %s", k)
+		if !listed[k] {
+			strays = append(strays, k)
 		}
 	}
+	return strays
 }

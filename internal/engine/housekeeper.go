@@ -40,7 +40,7 @@ func (e *Engine) takeCare() []*Stream {
 
 // keepHouse runs until ctx ends.
 func (e *Engine) keepHouse(ctx context.Context) {
-	tick := time.NewTicker(trimCheck)
+	tick := time.NewTicker(e.opts.Every)
 	defer tick.Stop()
 	failing := false
 	for {

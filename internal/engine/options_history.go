@@ -29,7 +29,9 @@ type History struct {
 	Grace time.Duration
 	// DeletedFor is how long deleted messages may stay in a segment; 0 is 24 hours. Sooner, if it is half of them.
 	DeletedFor time.Duration
-	Compact    compact.Options
+	// Every is how often the housekeeper looks for what there is to do; 0 is five seconds.
+	Every   time.Duration
+	Compact compact.Options
 	// Cache keeps parts of segments as they are stored.
 	Cache cache.Options
 	// BlockBytes bounds the row groups that are kept decoded; 0 is 32 MiB. DirectoryBytes bounds what is known of where
@@ -51,6 +53,9 @@ func (h *History) setDefaults() {
 	if h.Grace == 0 {
 		h.Grace = 5 * time.Minute
 	}
+	if h.Every == 0 {
+		h.Every = 5 * time.Second
+	}
 	if h.DeletedFor == 0 {
 		h.DeletedFor = 24 * time.Hour
 	}
@@ -62,7 +67,7 @@ func (h *History) validate() error {
 	if h.CompactBytes < 0 || h.SegmentBytes < 0 || h.ReplayBytes < 0 || h.BlockBytes < 0 || h.DirectoryBytes < 0 {
 		errs = append(errs, errors.New("engine: a number of bytes is negative"))
 	}
-	if h.Grace < 0 || h.DeletedFor < 0 {
+	if h.Grace < 0 || h.DeletedFor < 0 || h.Every < 0 {
 		errs = append(errs, errors.New("engine: a time is negative"))
 	}
 	for i, key := range append([][]byte{h.SegmentKey}, h.OldKeys...) {

@@ -24,6 +24,10 @@ const retryFull = 5 * time.Millisecond
 
 // publishWaiting accepts the publishes that the owner took, as far as the log has room.
 func (s *Stream) publishWaiting(now time.Time) {
+	if s.stalled() && !s.asyncPersist {
+		s.seal()
+		return // what is accepted now could be answered only when the store is back
+	}
 	bag := &s.mail.publishes
 	for s.nextPublish < len(bag.letters) && s.mayAccept() {
 		l := &bag.letters[s.nextPublish]
@@ -46,17 +50,20 @@ func (s *Stream) mayAccept() bool {
 	return s.failed == nil && !s.deleting && !s.learning && len(s.unsent) == 0 && !s.holding() && s.inFlightBytes < maxInFlightBytes
 }
 
-// A store that takes nothing is waited for; publishes that are held back meanwhile are refused after stallPatience, so
-// that their senders hear of it rather than time out.
+// A store that takes nothing is waited for. After stallPatience publishes are not accepted any more, and those that are
+// held back, or come, are refused, so that their senders hear of it rather than time out.
 const (
 	stallPatience = 4 * time.Second
 	stallCheck    = 250 * time.Millisecond
 )
 
+// stalled reports whether the store has been in trouble for too long.
+func (s *Stream) stalled() bool { return s.log != nil && s.log.Stalled() >= stallPatience }
+
 // refuseStalled answers the publishes that are held back because the store has been in trouble for too long.
 func (s *Stream) refuseStalled() {
 	bag := &s.mail.publishes
-	if s.nextPublish >= len(bag.letters) || s.failed == nil && (s.log == nil || s.log.Stalled() < stallPatience) {
+	if s.nextPublish >= len(bag.letters) || s.failed == nil && !s.stalled() {
 		return
 	}
 	for ; s.nextPublish < len(bag.letters); s.nextPublish++ {

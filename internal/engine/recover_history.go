@@ -133,28 +133,41 @@ func (e *Engine) readManifests(ctx context.Context, keys []string) (map[record.S
 	return found, ctx.Err()
 }
 
+// indexReads is how often an index that does not verify is read before that is believed: what arrived damaged need not be
+// stored so.
+const indexReads = 3
+
 // loadIndex reads the index of a segment.
-func (e *Engine) loadIndex(ctx context.Context, p *past) (*segment.Index, error) {
-	var index *segment.Index
-	err := persist(ctx, func() error {
-		data, err := e.opts.Store.GetRange(ctx, p.key, p.IndexAt, p.IndexSize)
-		if err != nil {
-			return err
+func (e *Engine) loadIndex(ctx context.Context, p *past) (index *segment.Index, err error) {
+	err = persist(ctx, func() (err error) {
+		for range indexReads {
+			index, err = e.readIndex(ctx, p)
+			if !errors.Is(err, segment.ErrCorrupt) && !errors.Is(err, segment.ErrKey) {
+				break
+			}
 		}
-		err = e.opts.withKey(func(key []byte) (err error) {
-			index, err = segment.ParseIndex(data, key)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if sum := index.Info().IndexChecksum; sum != p.IndexSum {
-			return fmt.Errorf("%w: the checksum of the index is %08x, want %08x", segment.ErrCorrupt, sum, p.IndexSum)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("engine: reading the index of %s: %w", p.key, err)
+	}
+	return index, nil
+}
+
+func (e *Engine) readIndex(ctx context.Context, p *past) (index *segment.Index, err error) {
+	data, err := e.opts.Store.GetRange(ctx, p.key, p.IndexAt, p.IndexSize)
+	if err != nil {
+		return nil, err
+	}
+	err = e.opts.withKey(func(key []byte) (err error) {
+		index, err = segment.ParseIndex(data, key)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if sum := index.Info().IndexChecksum; sum != p.IndexSum {
+		return nil, fmt.Errorf("%w: the checksum of the index is %08x, want %08x", segment.ErrCorrupt, sum, p.IndexSum)
 	}
 	return index, nil
 }

@@ -40,6 +40,9 @@ func (s *Service) AccountCounts(space *broker.Space) Counts {
 	return Counts{Requests: at.answered.Load(), Errors: at.failed.Load()}
 }
 
+// StreamConfigDetail is a stream's configuration in the form of the API's answers, as monitoring shows it.
+func StreamConfigDetail(cfg api.StreamConfig) any { return toStreamConfig(cfg) }
+
 // ConsumerDetail is a consumer's info in the form of the API's answers, with its configuration or without, as
 // monitoring shows it: what the answers say of the server's version is left out.
 func ConsumerDetail(i api.ConsumerInfo, config bool) any {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -149,7 +150,7 @@ type ConnzQuery struct {
 	User       string    `json:"user"` // "": all, as for Account
 	Account    string    `json:"acc"`
 	// FilterSubject leaves out who has no subscription that a message to this subject, or those that a pattern matches,
-	// go to. Like nats-server, it counts only where an account is named.
+	// go to. It needs an Account.
 	FilterSubject string `json:"filter_subject"`
 }
 
@@ -199,6 +200,9 @@ func (q *ConnzQuery) validate() error {
 	if (q.Sort == "stop" || q.Sort == "reason") && q.State != ConnClosed {
 		return fmt.Errorf("sort by %s only valid on closed connections", q.Sort)
 	}
+	if q.FilterSubject != "" && q.Account == "" {
+		return errors.New("filter by subject only valid with account filtering")
+	}
 	return nil
 }
 
@@ -243,8 +247,11 @@ func (q *ConnzQuery) matches(c *Conn) bool {
 
 // subscribed applies FilterSubject.
 func (r *Reporter) subscribed(q *ConnzQuery, c *Conn) bool {
-	if q.FilterSubject == "" || q.Account == "" {
+	if q.FilterSubject == "" {
 		return true
+	}
+	if !subject.ValidPattern(q.FilterSubject) {
+		return false
 	}
 	return slices.ContainsFunc(r.source.ConnSubs(c.CID), func(s SubDetail) bool { return subject.Overlap(q.FilterSubject, s.Subject) })
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/sluicemq/sluice/internal/conn"
 	"github.com/sluicemq/sluice/internal/monitor"
 	"github.com/sluicemq/sluice/internal/store"
+	"github.com/sluicemq/sluice/internal/sysapi"
 	"github.com/sluicemq/sluice/internal/version"
 )
 
@@ -52,7 +53,9 @@ type Node struct {
 	secured    secured
 	storage    *storage // nil: JetStream is off
 	monitor    *monitor.Server
-	cause      error // why the server ended by itself
+	system     *sysapi.Service
+	reread     func() error // see OnReload
+	cause      error        // why the server ended by itself
 }
 
 // New makes a server from options; their defaults are filled in. registry takes the metrics.
@@ -145,6 +148,9 @@ func (n *Node) Start(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := n.serveSystem(&opts); err != nil {
+		return err
+	}
 	clients, err := conn.New(n.connOptions(&opts, secured))
 	if err != nil {
 		return err
@@ -213,7 +219,7 @@ func (n *Node) connOptions(o *config.Options, s secured) conn.Options {
 	port, urls := n.portLocked(), n.connectURLsLocked(o)
 	n.mu.Unlock()
 	c := conn.Options{
-		Broker: n.broker, Directory: n.directory, Log: n.log, Metrics: n.registry,
+		Broker: n.broker, Directory: n.directory, Log: n.log, Metrics: n.registry, Watcher: watcher{n},
 		Trace: o.Log.Trace, MaxTraced: o.MaxTracedMsgLen,
 		ServerID: n.id, ServerName: o.ServerName, Version: version.String(), GoVersion: runtime.Version(), GitCommit: version.Commit(),
 		Host: o.Host, Port: port, ConnectURLs: urls, JetStream: o.JetStream.Enabled, Domain: o.JetStream.Domain,
@@ -263,11 +269,12 @@ func (n *Node) Shutdown(ctx context.Context) error {
 // LameDuck lets clients go, spread over the configured time, and returns when they have gone.
 func (n *Node) LameDuck(ctx context.Context) error {
 	n.mu.Lock()
-	clients := n.clients
+	clients, system := n.clients, n.system
 	n.mu.Unlock()
 	if clients == nil {
 		return ErrNotStarted
 	}
+	system.LameDuck()
 	return clients.LameDuck(ctx)
 }
 
@@ -277,7 +284,7 @@ func (n *Node) end(ctx context.Context, cause error) (err error) {
 		n.ending.Store(true)
 		n.mu.Lock()
 		n.cause = cause
-		clients, listener, websocket, st, mon := n.clients, n.listener, n.websocket, n.storage, n.monitor
+		clients, listener, websocket, st, mon, system := n.clients, n.listener, n.websocket, n.storage, n.monitor, n.system
 		n.mu.Unlock()
 		var errs []error
 		if listener != nil {
@@ -289,8 +296,14 @@ func (n *Node) end(ctx context.Context, cause error) (err error) {
 		if st != nil {
 			errs = append(errs, st.close(ctx))
 		}
+		if system != nil {
+			system.Shutdown()
+		}
 		if clients != nil {
 			errs = append(errs, clients.Shutdown(ctx))
+		}
+		if system != nil {
+			system.Close()
 		}
 		if mon != nil {
 			errs = append(errs, mon.Shutdown(ctx))
@@ -375,7 +388,7 @@ func (n *Node) Reload(opts config.Options) error {
 		return err
 	}
 	n.mu.Lock()
-	old, clients, st := n.opts, n.clients, n.storage
+	old, clients, st, system := n.opts, n.clients, n.storage, n.system
 	n.mu.Unlock()
 	if clients == nil {
 		return ErrNotStarted
@@ -395,6 +408,9 @@ func (n *Node) Reload(opts config.Options) error {
 		return err
 	}
 	if err := n.share(&opts.Auth, append(accounts, n.directory.Accounts()...)); err != nil {
+		return err
+	}
+	if err := n.attachSystem(system); err != nil {
 		return err
 	}
 	if err := clients.Reload(n.connOptions(&opts, secured)); err != nil {

@@ -41,7 +41,7 @@ func toConn(c *conn.Snapshot) monitor.Conn {
 	}
 }
 
-// ConnSubs implements monitor.ConnSource. What a closed connection was subscribed to is not remembered.
+// ConnSubs implements monitor.ConnSource.
 func (s status) ConnSubs(cid uint64) []monitor.SubDetail {
 	_, clients, _ := s.parts()
 	if clients == nil {
@@ -49,7 +49,9 @@ func (s status) ConnSubs(cid uint64) []monitor.SubDetail {
 	}
 	c, ok := clients.Connection(cid, true)
 	if !ok {
-		return nil
+		if c, ok = clients.ClosedConnection(cid); !ok {
+			return nil
+		}
 	}
 	subs := make([]monitor.SubDetail, len(c.Subs))
 	for i := range c.Subs {

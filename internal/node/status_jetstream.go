@@ -89,7 +89,7 @@ func (s status) streamDetail(stream *engine.Stream, want monitor.JetStreamDetail
 			Leader string `json:"leader"`
 		}{s.options().ServerName}}
 	if want.Config {
-		d.Config = info.Config
+		d.Config = jsapi.StreamConfigDetail(info.Config)
 	}
 	if info.Mirror != nil {
 		d.Mirror = info.Mirror

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluicemq/sluice/internal/account"
+	"github.com/sluicemq/sluice/internal/broadcast"
 	"github.com/sluicemq/sluice/internal/cache"
 	"github.com/sluicemq/sluice/internal/config"
 	"github.com/sluicemq/sluice/internal/engine"
@@ -48,6 +49,7 @@ type storage struct {
 	wal     *wal.Log
 	engine  *engine.Engine
 	api     *jsapi.Service
+	casts   *broadcast.Service // nil: no broadcasts
 	beating context.CancelFunc
 	beaten  sync.WaitGroup
 	started bool
@@ -206,7 +208,7 @@ func (st *storage) history(n *Node, opts *config.Store) engine.History {
 	h := engine.History{
 		// A write of the head that succeeds is what only its holder can do.
 		Alive:       func(ctx context.Context) error { return st.head.Update(ctx, func(*head.Head) {}) },
-		ReplayBytes: int(opts.Segments.ReplayBytes), Grace: opts.Segments.Grace, DeletedFor: opts.Segments.DeletedWithin,
+		ReplayBytes: int(opts.Segments.ReplayBytes), Grace: opts.Segments.Grace, DeletedFor: opts.Segments.DeletedWithin, Every: opts.Segments.Every,
 		Cache: cache.Options{
 			MemoryBytes: opts.Cache.Memory, Folder: opts.Cache.Path, DiskBytes: opts.Cache.Disk,
 			Registerer: n.registry, Logger: n.log,
@@ -225,6 +227,9 @@ func (st *storage) history(n *Node, opts *config.Store) engine.History {
 // close writes everything out and gives the node's place up.
 func (st *storage) close(ctx context.Context) error {
 	var errs []error
+	if st.casts != nil {
+		errs = append(errs, st.casts.Stop(ctx))
+	}
 	if st.api != nil {
 		st.api.Close()
 	}

@@ -16,9 +16,15 @@ func (c *cursor) fail() {
 }
 
 func (c *cursor) uvarint() uint64 {
-	if c.at < len(c.b) && c.b[c.at] < 0x80 {
-		c.at++
-		return uint64(c.b[c.at-1])
+	if b := c.b[c.at:]; len(b) >= 2 { // most have one byte or two
+		if b[0] < 0x80 {
+			c.at++
+			return uint64(b[0])
+		}
+		if b[1] < 0x80 {
+			c.at += 2
+			return uint64(b[0]&0x7f) | uint64(b[1])<<7
+		}
 	}
 	v, n := binary.Uvarint(c.b[c.at:])
 	if n <= 0 {
@@ -39,10 +45,7 @@ func (c *cursor) below(bound uint64) uint64 {
 	return v
 }
 
-func (c *cursor) varint() int64 {
-	u := c.uvarint()
-	return int64(u>>1) ^ -int64(u&1)
-}
+func (c *cursor) varint() int64 { return zigzag(c.uvarint()) }
 
 func (c *cursor) uint32() uint32 {
 	if len(c.b)-c.at < 4 {

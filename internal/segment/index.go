@@ -142,16 +142,18 @@ func (ix *Index) Find(seq uint64) int {
 func (ix *Index) Rows(from uint64) iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		notes := notesFrom(ix.notes, from)
+		var r rowsReader
 		for i := ix.Find(from); i < len(ix.groups); i++ {
-			r := newRowsReader(ix.rowsOf(i), &ix.groups[i])
-			for row, ok := r.next(); ok; row, ok = r.next() {
-				if row.Seq < from {
+			r.start(ix.rowsOf(i), &ix.groups[i])
+			for r.read() {
+				if r.row.Seq < from {
 					continue
 				}
-				if len(notes) > 0 && notes[0].seq == row.Seq {
-					row.Note, notes = notes[0].text, notes[1:]
+				r.row.Note = nil
+				if len(notes) > 0 && notes[0].seq == r.row.Seq {
+					r.row.Note, notes = notes[0].text, notes[1:]
 				}
-				if !yield(row) {
+				if !yield(r.row) {
 					return
 				}
 			}

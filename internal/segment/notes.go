@@ -41,7 +41,7 @@ func parseNotes(b []byte, info *Info) (notes []note, err error) {
 	seq := info.First
 	for !c.atEnd() {
 		step := c.uvarint()
-		text := c.bytes(c.uvarint())
+		text := c.bytes(c.below(MaxNoteBytes + 1))
 		if c.bad || step > info.Last-seq || len(text) == 0 || step == 0 && len(notes) > 0 {
 			return nil, fmt.Errorf("%w: section of notes: note %d", ErrCorrupt, len(notes))
 		}

@@ -55,21 +55,24 @@ func newPostingsReader(s *Subject, postings []byte) postingsReader {
 	case s.Count <= postingsPerRun:
 		r.run.b = b
 	default:
-		// The directory ends where its entries do; the bodies follow.
-		c := cursor{b: b}
-		c.uvarint()
-		for range (s.Count - 1) / postingsPerRun {
-			c.uvarint()
-			c.uvarint()
-			if c.bad {
-				break
-			}
-		}
-		r.runs.b, r.body = b[:c.at], b[c.at:]
-		r.runs.bad = c.bad
+		r.runs, r.body = cutRuns(b, s.Count)
 		r.cut()
 	}
 	return r
+}
+
+// cutRuns cuts the directory of runs, which ends where its entries do, from the runs.
+func cutRuns(b []byte, count uint64) (directory cursor, runs []byte) {
+	c := cursor{b: b}
+	c.uvarint()
+	for range (count - 1) / postingsPerRun {
+		c.uvarint()
+		c.uvarint()
+		if c.bad {
+			break
+		}
+	}
+	return cursor{b: b[:c.at], bad: c.bad}, b[c.at:]
 }
 
 // cut takes the next run's bytes off the body.
@@ -150,21 +153,50 @@ func checkPostings(s *Subject, postings []byte) bool {
 	if s.Count <= 2 {
 		return true // all in the dictionary
 	}
-	if uint64(s.postingsSize) < s.Count-1 { // a byte each
+	b := postings[s.postingsAt : s.postingsAt+s.postingsSize]
+	if uint64(len(b)) < s.Count-1 { // a byte each
 		return false
 	}
-	r := newPostingsReader(s, postings)
-	var last uint64
-	for i := uint64(0); i < s.Count; i++ {
-		endsRun := r.inRun == 0
-		if endsRun && !r.run.atEnd() {
-			return false
-		}
-		seq, _ := r.next()
-		if i > 0 && seq <= last || r.run.bad || r.runs.bad {
-			return false
-		}
-		last = seq
+	if s.Count <= postingsPerRun {
+		last, ok := checkRun(b, s.First, int(s.Count)-1)
+		return ok && last == s.Last
 	}
-	return last == s.Last && r.run.atEnd() && r.runs.atEnd() && len(r.body) == 0
+	directory, body := cutRuns(b, s.Count)
+	if directory.bad {
+		return false
+	}
+	start, last := s.First, uint64(0)
+	for left := s.Count; left > 0; left -= min(left, postingsPerRun) {
+		if left < s.Count {
+			step := directory.uvarint()
+			if step > s.Last-start || start+step <= last {
+				return false
+			}
+			start += step
+		}
+		size := directory.uvarint()
+		if size > uint64(len(body)) {
+			return false
+		}
+		var ok bool
+		if last, ok = checkRun(body[:size], start, int(min(left, postingsPerRun))-1); !ok {
+			return false
+		}
+		body = body[size:]
+	}
+	return last == s.Last && directory.atEnd() && len(body) == 0
+}
+
+// checkRun reads the n distances of a run whose first sequence is first, each 1 or more, and gives its last.
+func checkRun(b []byte, first uint64, n int) (last uint64, ok bool) {
+	c := cursor{b: b}
+	last = first
+	for range n {
+		next := last + c.uvarint()
+		if next <= last {
+			return 0, false
+		}
+		last = next
+	}
+	return last, c.atEnd()
 }

@@ -60,75 +60,143 @@ func (b *rowsBuilder) appendHead(dst []byte) []byte {
 	return append(dst, b.sizes...)
 }
 
-// rowsReader reads the block of one group.
-type rowsReader struct {
-	gaps, times, sizes, subjects cursor
-	n, left                      uint64
-	gapsLeft, nextGap            uint64
-	size                         uint64 // twice the size, and one more with a header
-	row                          Row
+// rowsAtOnce is how many rows of a block are decoded together.
+const rowsAtOnce = 64
+
+// rowsColumns are the columns of a block that are yet to be read.
+type rowsColumns struct {
+	gapCount               uint64
+	gaps                   cursor
+	times, sizes, subjects []byte
 }
 
-func newRowsReader(block []byte, g *Group) rowsReader {
+// cutRows tells a block's columns apart.
+func cutRows(block []byte) (r rowsColumns, ok bool) {
 	c := &cursor{b: block}
-	r := rowsReader{left: uint64(g.Rows), gapsLeft: c.uvarint()}
+	r.gapCount = c.uvarint()
 	gaps, times, sizes := c.uvarint(), c.uvarint(), c.uvarint()
 	r.gaps.b = c.bytes(gaps)
-	r.times.b = c.bytes(times)
-	r.sizes.b = c.bytes(sizes)
-	r.subjects.b = block[c.at:]
-	r.subjects.bad = c.bad
-	r.row.Seq, r.row.Time = g.First, g.FirstTime
+	r.times = c.bytes(times)
+	r.sizes = c.bytes(sizes)
+	r.subjects = block[c.at:]
+	return r, !c.bad
+}
+
+// rowsReader reads the block of one group, which must be one that checkRows let in.
+type rowsReader struct {
+	row Row // the newest, without its note
+
+	columns rowsColumns
+	n, left uint64 // rows
+	nextGap uint64 // the row before which sequences are left out; 0, the first, is none
+	size    uint64 // twice the size, and one more with a header
+
+	at, held               int // of the rows that are decoded
+	times, sizes, subjects [rowsAtOnce]uint64
+}
+
+// start makes r read the block of a group, from its first row on.
+func (r *rowsReader) start(block []byte, g *Group) {
+	r.columns, _ = cutRows(block)
+	r.row = Row{Seq: g.First, Time: g.FirstTime}
+	r.n, r.left = 0, uint64(g.Rows)
+	r.nextGap, r.size = 0, 0
+	r.at, r.held = 0, 0
 	r.gap()
-	return r
 }
 
 // gap reads where the next gap is.
 func (r *rowsReader) gap() {
-	if r.gapsLeft == 0 {
-		r.nextGap = 0 // the first row is none
+	if r.columns.gapCount == 0 {
+		r.nextGap = 0
 		return
 	}
-	r.gapsLeft--
-	r.nextGap += r.gaps.uvarint()
+	r.columns.gapCount--
+	r.nextGap += r.columns.gaps.uvarint()
 }
 
-func (r *rowsReader) next() (Row, bool) {
-	if r.left == 0 {
-		return Row{}, false
+// fill decodes the next rows.
+func (r *rowsReader) fill() {
+	c := &r.columns
+	r.at, r.held = 0, int(min(r.left, rowsAtOnce))
+	times := r.times[:r.held]
+	if r.n == 0 { // the group has the first one
+		times[0] = 0
+		times = times[1:]
+	}
+	c.times = takeColumn(times, c.times)
+	c.sizes = takeColumn(r.sizes[:r.held], c.sizes)
+	c.subjects = takeColumn(r.subjects[:r.held], c.subjects)
+}
+
+// read goes to the next row.
+func (r *rowsReader) read() bool {
+	if r.at == r.held {
+		if r.left == 0 {
+			return false
+		}
+		r.fill()
 	}
 	if r.n > 0 {
 		r.row.Seq++
 		if r.n == r.nextGap {
-			r.row.Seq += r.gaps.uvarint()
+			r.row.Seq += r.columns.gaps.uvarint()
 			r.gap()
 		}
-		r.row.Time += r.times.varint()
 	}
-	r.size += uint64(r.sizes.varint())
+	i := r.at % rowsAtOnce
+	r.row.Time += zigzag(r.times[i])
+	r.size += uint64(zigzag(r.sizes[i]))
 	r.row.Size, r.row.Header = r.size>>1, r.size&1 == 1
-	r.row.Subject = uint32(r.subjects.below(1 << 32))
+	r.row.Subject = uint32(r.subjects[i])
+	r.at++
 	r.n++
 	r.left--
-	return r.row, true
+	return true
 }
 
 // checkRows reads the block of a group once, so that whoever reads it later need not check.
 func checkRows(block []byte, g *Group, subjects uint32) error {
-	r := newRowsReader(block, g)
-	var bytes uint64
-	last := g.First
-	for i := uint32(0); i < g.Rows; i++ {
-		row, _ := r.next()
-		if i > 0 && row.Seq <= last || row.Subject >= subjects || row.Size > MaxMessageBytes {
-			return fmt.Errorf("%w: rows of group %d: row %d", ErrCorrupt, g.Number, i)
-		}
-		last = row.Seq
-		bytes += row.Size
+	r, ok := cutRows(block)
+	n := int(g.Rows)
+	if !ok || !isColumn(r.times, n-1) || !isColumn(r.sizes, n) || !isColumn(r.subjects, n) {
+		return fmt.Errorf("%w: rows of group %d: not %d of them", ErrCorrupt, g.Number, n)
 	}
-	ended := r.gaps.atEnd() && r.times.atEnd() && r.sizes.atEnd() && r.subjects.atEnd() && r.gapsLeft == 0 && r.nextGap == 0
-	if !ended || last != g.Last || bytes != g.Bytes {
-		return fmt.Errorf("%w: rows of group %d: they end at sequence %d with %d bytes, want %d with %d", ErrCorrupt, g.Number, last, bytes, g.Last, g.Bytes)
+	if !r.checkGaps(g) {
+		return fmt.Errorf("%w: rows of group %d: gaps that do not lead from %d to %d", ErrCorrupt, g.Number, g.First, g.Last)
+	}
+	var sizes, ordinals [rowsAtOnce]uint64
+	var size, bytes uint64
+	for left := n; left > 0; left -= rowsAtOnce {
+		held := min(left, rowsAtOnce)
+		r.sizes = takeColumn(sizes[:held], r.sizes)
+		r.subjects = takeColumn(ordinals[:held], r.subjects)
+		for i, ordinal := range ordinals[:held] {
+			size += uint64(zigzag(sizes[i]))
+			bytes += size >> 1
+			if ordinal >= uint64(subjects) || size>>1 > MaxMessageBytes {
+				return fmt.Errorf("%w: rows of group %d: row %d has %d bytes and subject %d", ErrCorrupt, g.Number, n-left+i, size>>1, ordinal)
+			}
+		}
+	}
+	if bytes != g.Bytes {
+		return fmt.Errorf("%w: rows of group %d: %d bytes, want %d", ErrCorrupt, g.Number, bytes, g.Bytes)
 	}
 	return nil
+}
+
+// checkGaps reports whether the sequences lead from the first to the last of a group, without one twice.
+func (r *rowsColumns) checkGaps(g *Group) bool {
+	c := r.gaps // a copy
+	room := g.Last - g.First - (uint64(g.Rows) - 1)
+	row := uint64(0)
+	for range r.gapCount {
+		step, out := c.uvarint(), c.uvarint()
+		if c.bad || step == 0 || step >= uint64(g.Rows)-row || out == 0 || out > room {
+			return false
+		}
+		row += step
+		room -= out
+	}
+	return c.atEnd() && room == 0
 }

@@ -31,6 +31,8 @@ const (
 	MaxMessageBytes = 256 << 20
 	// MaxSubjectBytes bounds a subject.
 	MaxSubjectBytes = 64 << 10
+	// MaxNoteBytes bounds the note of one message.
+	MaxNoteBytes = 64 << 10
 	// MaxIndexBytes bounds an index, as stored and each section unpacked.
 	MaxIndexBytes = 1 << 30
 )
@@ -47,7 +49,8 @@ var (
 	ErrFull = errors.New("segment: full")
 	// ErrOrder: the sequence is not above the one before.
 	ErrOrder = errors.New("segment: sequence out of order")
-	// ErrTooLarge: the message is above MaxMessageBytes, or its subject above MaxSubjectBytes or empty.
+	// ErrTooLarge: the message is above MaxMessageBytes, its note above MaxNoteBytes, or its subject above
+	// MaxSubjectBytes or empty.
 	ErrTooLarge = errors.New("segment: message out of bounds")
 	// ErrEmpty: a segment without messages was closed. What was written is no segment.
 	ErrEmpty = errors.New("segment: no messages")
@@ -63,7 +66,7 @@ type Message struct {
 	Header []byte
 	Data   []byte
 	// Note is kept in the index, and in no column: what must be known of the message without reading it. It is empty as
-	// a rule. Blocks do not have it.
+	// a rule, and at most MaxNoteBytes. Blocks do not have it.
 	Note []byte
 }
 

@@ -89,15 +89,16 @@ func newVerifier(ix *Index) *verifier {
 		v.subjects = append(v.subjects, s)
 		v.postings = append(v.postings, newPostingsReader(&s, ix.postings))
 	}
-	group, r := 0, newRowsReader(ix.rowsOf(0), &ix.groups[0])
+	group, r := 0, &rowsReader{}
+	r.start(ix.rowsOf(0), &ix.groups[0])
 	v.rows = func() (Row, bool) {
-		row, ok := r.next()
+		ok := r.read()
 		if !ok && group+1 < len(ix.groups) {
 			group++
-			r = newRowsReader(ix.rowsOf(group), &ix.groups[group])
-			row, ok = r.next()
+			r.start(ix.rowsOf(group), &ix.groups[group])
+			ok = r.read()
 		}
-		return row, ok
+		return r.row, ok
 	}
 	return v
 }

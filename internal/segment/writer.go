@@ -3,7 +3,6 @@ package segment
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"unicode/utf8"
 )
@@ -20,6 +19,7 @@ type Writer struct {
 	err     error // the first failure; nothing works afterwards
 
 	maxGroups int // MaxGroups; tests take less
+	maxIndex  int // what the index may take beside the groups; tests take less
 }
 
 // rowBytes is what a message counts against GroupBytes beside its size: sequence and time.
@@ -31,7 +31,7 @@ func NewWriter(w io.Writer, o Options) (*Writer, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	sw := &Writer{options: o, index: newIndexBuilder(), maxGroups: MaxGroups}
+	sw := &Writer{options: o, index: newIndexBuilder(), maxGroups: MaxGroups, maxIndex: MaxIndexBytes - groupsIndexBytes}
 	var err error
 	if o.Key != nil {
 		if sw.seal, err = newSeal(o.Key, newUnique()); err != nil {
@@ -54,10 +54,12 @@ func (w *Writer) Add(m Message) error {
 	switch {
 	case len(m.Subject) == 0 || len(m.Subject) > MaxSubjectBytes || size > MaxMessageBytes:
 		return fmt.Errorf("%w: sequence %d: subject of %d bytes, %d in all", ErrTooLarge, m.Seq, len(m.Subject), size)
+	case len(m.Note) > MaxNoteBytes:
+		return fmt.Errorf("%w: sequence %d: note of %d bytes", ErrTooLarge, m.Seq, len(m.Note))
 	case w.info.Messages > 0 && m.Seq <= w.info.Last:
 		return fmt.Errorf("%w: %d after %d", ErrOrder, m.Seq, w.info.Last)
-	case w.info.Messages == math.MaxUint32:
-		return fmt.Errorf("%w: %d messages", ErrFull, w.info.Messages)
+	case w.index.bytes+m.indexRoom() > w.maxIndex:
+		return fmt.Errorf("%w: an index of %d messages", ErrFull, w.info.Messages)
 	}
 	rows := &w.table.rows
 	held := rows.bytes + rowBytes*uint64(rows.rows())

@@ -42,10 +42,12 @@ func (d *dedup) at(pos uint64) *remembered { return &d.ring[pos&uint64(len(d.rin
 
 // find gives the sequence of the message with this id, if it was within the window before now.
 func (d *dedup) find(id digest, now int64) (uint64, bool) {
-	if d.window <= 0 || d.head == d.tail {
+	if d.window <= 0 {
 		return 0, false
 	}
-	d.expire(now)
+	if d.expire(now); d.head == d.tail {
+		return 0, false // expire lets go of the index with the last id
+	}
 	mask := uint64(len(d.slots) - 1)
 	var newest uint64 // after a replay an id may be there twice, since a longer window applied meanwhile
 	for i := id.lo & mask; d.slots[i] != 0; i = (i + 1) & mask {

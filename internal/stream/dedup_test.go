@@ -54,3 +54,14 @@ func TestDedupBound(t *testing.T) {
 		}
 	}
 }
+
+// The whole window has passed at once when the next id is looked for.
+func TestDedupFindsNothingAfterALongPause(t *testing.T) {
+	d := dedup{window: 100, most: 1 << 20}
+	for seq := range uint64(65) { // more than the smallest ring that is let go
+		d.add(digest{seq, seq}, seq+1, 1)
+	}
+	if seq, ok := d.find(digest{3, 3}, 1000); ok || d.len() != 0 {
+		t.Errorf("found %d, and %d ids are left", seq, d.len())
+	}
+}

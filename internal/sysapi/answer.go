@@ -3,6 +3,7 @@ package sysapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -50,7 +51,13 @@ type failure struct {
 func (f *failure) Error() string { return f.Description }
 
 // badRequest is for bodies that cannot be read.
-func badRequest(err error) error { return &failure{Code: codeBadRequest, Description: err.Error()} }
+func badRequest(err error) error {
+	text := err.Error()
+	if t := (*json.UnmarshalTypeError)(nil); errors.As(err, &t) {
+		text = fmt.Sprintf("json: cannot unmarshal %s into %q", t.Value, t.Field) // without the names of our types
+	}
+	return &failure{Code: codeBadRequest, Description: text}
+}
 
 // form is what an answer's result is wrapped in.
 type form uint8

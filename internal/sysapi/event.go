@@ -82,12 +82,16 @@ func (s *Service) disconnect(c *monitor.Conn) *disconnectEvent {
 	return e
 }
 
-// announce publishes an event, which is made only when somebody listens.
+// announce publishes an event, which is made only when somebody listens; nil is none after all.
 func (s *Service) announce(subject string, event func() any) {
 	if !s.system.HasInterest(subject) {
 		return
 	}
-	body, err := json.Marshal(event())
+	e := event()
+	if e == nil {
+		return
+	}
+	body, err := json.Marshal(e)
 	if err != nil {
 		s.log.Error("encoding an event", "subject", subject, "error", err)
 		return
@@ -141,7 +145,9 @@ func (s *Service) announceConns(account string) {
 	var e any
 	build := func() any {
 		if e == nil {
-			e = s.conns(account, true)
+			if c := s.conns(account, true); c != nil {
+				e = c
+			}
 		}
 		return e
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"flag"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +31,19 @@ const (
 func TestKill(t *testing.T) {
 	for _, store := range rig.Stores(t) {
 		t.Run(store.Name, func(t *testing.T) { testKills(t, rig.SluiceConfig(t, store)) })
+		t.Run(store.Name+" with segments", func(t *testing.T) { testKills(t, rig.SluiceConfig(t, store, "-c", busy(t))) })
 	}
+}
+
+// busy is a configuration that has messages moved into segments, and those rewritten and collected, all the time.
+func busy(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "sluice.conf")
+	text := `store { segments { replay: 1MB, grace: "300ms", deleted_within: "100ms", every: "20ms" }, cache { memory: 1MB } }`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func testKills(t *testing.T, cfg process.Config) {

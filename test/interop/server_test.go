@@ -36,7 +36,7 @@ func live(t *testing.T, settings string, db *sql.DB, read string) {
 	defer cancel()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "sluice.conf")
-	text := fmt.Sprintf("store { url: \"dir://%s/store\", segments { replay: 1MB, grace: \"1s\", deleted_within: \"1s\" %s } }", dir, settings)
+	text := fmt.Sprintf("store { url: \"dir://%s/store\", segments { replay: 1MB, grace: \"1s\", deleted_within: \"1s\", every: \"100ms\" %s } }", dir, settings)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
