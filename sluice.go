@@ -16,9 +16,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluicemq/sluice/internal/account"
 	"github.com/sluicemq/sluice/internal/config"
 	"github.com/sluicemq/sluice/internal/node"
 )
@@ -44,6 +47,8 @@ type Options struct {
 	Store string
 	// NoJetStream serves core NATS alone and touches no store.
 	NoJetStream bool
+	// Broadcast has messages reach the subscribers of all servers that share the store; nil: as ConfigFile says.
+	Broadcast *BroadcastOptions
 	// Username and Password, or Token, that clients must present; empty: none.
 	Username, Password, Token string
 	// TLSConfig has clients connect with TLS; nil: as ConfigFile says. It is not changed, and those connecting in-process
@@ -57,6 +62,19 @@ type Options struct {
 	Logger *slog.Logger
 	// Registry takes the server's metrics; nil: a registry of its own. Servers in one program need one each.
 	Registry *prometheus.Registry
+}
+
+// BroadcastOptions configure broadcasts. The zero value hears what other servers broadcast, and lets Server.Broadcast be
+// used.
+type BroadcastOptions struct {
+	// Subjects are broadcast when a client of the default account publishes to them. They do not overlap.
+	Subjects []string
+	// Window is how long broadcasts gather before they are written; 0: 100 ms.
+	Window time.Duration
+	// Poll is the time between two looks for others' broadcasts, 0: 250 ms. Without news it grows to IdlePoll, 0: 2 s.
+	Poll, IdlePoll time.Duration
+	// Retention is how long broadcasts are kept for servers that are behind; 0: 1 h.
+	Retention time.Duration
 }
 
 // Server is a NATS server in this program.
@@ -99,6 +117,19 @@ func (o *Options) config() (c config.Options, err error) {
 	set(&c.Auth.Username, o.Username)
 	set(&c.Auth.Password, o.Password)
 	set(&c.Auth.Token, o.Token)
+	if b := o.Broadcast; b != nil {
+		c.Broadcast.Enabled = true
+		if len(b.Subjects) > 0 {
+			if c.Broadcast.Subjects == nil {
+				c.Broadcast.Subjects = map[string][]string{}
+			}
+			c.Broadcast.Subjects[account.DefaultName] = slices.Clone(b.Subjects)
+		}
+		set(&c.Broadcast.Window, b.Window)
+		set(&c.Broadcast.Poll, b.Poll)
+		set(&c.Broadcast.IdlePoll, b.IdlePoll)
+		set(&c.Broadcast.Retention, b.Retention)
+	}
 	if o.TLSConfig != nil {
 		c.TLS = &config.TLS{Given: o.TLSConfig}
 	}
@@ -131,6 +162,14 @@ func (s *Server) Done() <-chan struct{} { return s.node.Done() }
 
 // Err is why the server ended by itself; nil while it runs and after Shutdown.
 func (s *Server) Err() error { return s.node.Err() }
+
+// Broadcast sends a message to the subscribers of all servers that share the store, in the default account, and returns
+// when it is durable: this server's subscribers have it then, the others' get it when their server next looks, if it has
+// Options.Broadcast too. The subject need not be among the configured ones. When ctx ends before, the message may be
+// broadcast all the same.
+func (s *Server) Broadcast(ctx context.Context, subject string, data []byte) error {
+	return s.node.Broadcast(ctx, account.DefaultName, subject, data)
+}
 
 // ClientURL is a URL that clients on this host can connect to; "" when the server opens no port.
 func (s *Server) ClientURL() string { return s.node.ClientURL() }

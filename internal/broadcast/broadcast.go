@@ -114,7 +114,7 @@ func Start(ctx context.Context, opts Options) (*Service, error) {
 	}
 	s.log, err = wal.Open(wal.Options{
 		Store: opts.Store, ID: s.journal.id, MaxBatchBytes: opts.MaxBatch, MaxEntryBytes: opts.MaxBatch + maxRecordOverhead,
-		MaxPendingBytes: int64(opts.MaxPending), MaxInFlight: 1, ResolveTimeout: -1, Compress: true,
+		MaxPendingBytes: int64(opts.MaxPending), MaxInFlight: 1, ResolveTimeout: -1, Compress: opts.Compress,
 		Registerer: opts.Registerer, Logger: opts.Logger,
 	})
 	if err != nil {
@@ -236,4 +236,3 @@ func (s *Service) advise(name string, event any) {
 	}
 	s.opts.System.PublishOnce(broker.Msg{Subject: []byte("$SYS.SERVER." + s.opts.ServerID + "." + name), Data: body})
 }
-

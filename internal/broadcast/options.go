@@ -43,6 +43,8 @@ type Options struct {
 	Retention time.Duration
 	// MaxBatch is where a batch is full, in bytes, and so bounds a message; 0 means 4 MiB.
 	MaxBatch int
+	// Compress packs batches with zstd where that makes them smaller.
+	Compress bool
 	// MaxPending bounds the bytes that wait to be written, each message counting 256 more; 0 means 32 MiB.
 	MaxPending int
 	// MaxPublishers bounds the nodes that are followed; 0 means 4,096.
@@ -96,15 +98,15 @@ func (o Options) Validate() error {
 	fault(o.MaxPublishers < 1, "MaxPublishers is %d, want 1 or more", o.MaxPublishers)
 	fault(o.MaxFetches < 1, "MaxFetches is %d, want 1 or more", o.MaxFetches)
 	for account, subjects := range o.Subjects {
-		for _, err := range CheckSubjects(subjects) {
+		for _, err := range checkSubjects(subjects) {
 			faults = append(faults, fmt.Errorf("broadcast: account %q: %w", account, err))
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// CheckSubjects gives the faults of the broadcast subjects of one account.
-func CheckSubjects(subjects []string) (faults []error) {
+// checkSubjects gives the faults of the broadcast subjects of one account.
+func checkSubjects(subjects []string) (faults []error) {
 	for i, s := range subjects {
 		if !subject.Valid(s) {
 			faults = append(faults, fmt.Errorf("%q is no subject", s))

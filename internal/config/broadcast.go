@@ -64,7 +64,9 @@ func (d *decoder) broadcast(v value, b *Broadcast) {
 				b.Subjects = map[string][]string{}
 			}
 			b.Subjects[name] = all
-			d.places["broadcast.subjects."+name] = v
+			if name != account.DefaultName {
+				d.places["broadcast.accounts."+name] = v
+			}
 		}
 	}
 	s := settings{}
@@ -103,7 +105,10 @@ func (v *validator) broadcast(o *Options) {
 	v.check(b.MaxBatch >= minBroadcastBatch && b.MaxBatch <= maxBroadcastBatch, "broadcast.max_batch", "%d is out of the range %d to %d", b.MaxBatch, minBroadcastBatch, maxBroadcastBatch)
 	v.check(b.MaxPending >= b.MaxBatch && b.MaxPending <= maxBroadcastPending, "broadcast.max_pending", "%d must be at least max_batch, %d, and at most %d", b.MaxPending, b.MaxBatch, maxBroadcastPending)
 	for _, name := range slices.Sorted(maps.Keys(b.Subjects)) {
-		setting := "broadcast.subjects." + name
+		setting := "broadcast.accounts." + name
+		if name == account.DefaultName {
+			setting = "broadcast.subjects"
+		}
 		known := name == account.DefaultName || slices.ContainsFunc(o.Auth.Accounts, func(a account.AccountSettings) bool { return a.Name == name })
 		v.check(known, setting, "there is no account %q", name)
 		v.check(name != o.Auth.SystemAccount, setting, "the system account has no broadcasts")

@@ -72,7 +72,7 @@ func TestLoad(t *testing.T) {
 			Options{Store: Store{URL: "mem://", Segments: Segments{Key: "00112233445566778899aabbccddeeff", OldKeys: []string{"ffeeddccbbaa99887766554433221100"},
 				ReplayBytes: 64 << 20, Grace: time.Minute, DeletedWithin: 2 * time.Hour, Every: time.Second}, Cache: Cache{Memory: 16 << 20, Path: "/c", Disk: 1 << 30}}}},
 		{"store block", "store { url: \"mem://\", commit_rate: 2.5, commit_burst: 9, batch_bytes: 1MB }", Options{Store: Store{URL: "mem://", CommitRate: 2.5, CommitBurst: 9, BatchBytes: 1 << 20}}},
-		{"broadcast", "jetstream: true\naccounts { APP {} }\nbroadcast { subjects: [\"news.>\", a], accounts { APP: \"x.*\" }, window: 50ms, poll: 100ms, idle_poll: 1s, retention: 10m, max_batch: 1MB, max_pending: 8MB }",
+		{"broadcast", "jetstream: true\naccounts { APP {} }\nbroadcast { subjects: [\"news.>\", a], accounts { APP: \"x.*\" }, window: 50ms, poll: 100ms, idle_poll: 1s, retention: \"10m\", max_batch: 1MB, max_pending: 8MB }",
 			Options{JetStream: JetStream{Enabled: true}, Auth: account.Settings{Accounts: []account.AccountSettings{{Name: "APP"}}}, Broadcast: Broadcast{Enabled: true,
 				Subjects: map[string][]string{"$G": {"news.>", "a"}, "APP": {"x.*"}}, Window: 50 * time.Millisecond, Poll: 100 * time.Millisecond,
 				IdlePoll: time.Second, Retention: 10 * time.Minute, MaxBatch: 1 << 20, MaxPending: 8 << 20}}},

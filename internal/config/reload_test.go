@@ -65,7 +65,7 @@ func change(t *testing.T, name string, f reflect.Value) {
 		f.Set(reflect.MakeSlice(f.Type(), 1, 1))
 	case reflect.Map:
 		f.Set(reflect.MakeMap(f.Type()))
-		f.SetMapIndex(reflect.ValueOf("k"), reflect.ValueOf("v"))
+		f.SetMapIndex(reflect.ValueOf("k"), reflect.Zero(f.Type().Elem()))
 	case reflect.Pointer:
 		f.Set(reflect.New(f.Type().Elem()))
 	default:

@@ -280,6 +280,9 @@ func (a *Account) UpdateStream(ctx context.Context, asked api.StreamConfig, peda
 
 // DeleteStream deletes a stream; it is gone, also after a crash, when this returns.
 func (a *Account) DeleteStream(ctx context.Context, name string) error {
+	if a.isOffline(name) {
+		return a.deleteOffline(ctx, name)
+	}
 	s, err := a.Stream(name)
 	if err != nil {
 		return err

@@ -113,10 +113,9 @@ type Engine struct {
 	courier  *courier
 	// logs are the node's logs in their order, the one that is written last. Fixed when Recover returns.
 	logs     []wal.LogID
-	aside    []*Stream       // recovered, and held offline; fixed when Recover returns
-	offline  []offlineStream // fixed when Recover returns
-	written  atomic.Int64    // bytes committed since the last look at the log's front
-	newest   atomic.Uint64   // offset of the newest batch that streams have seen committed
+	aside    []*Stream     // recovered, and held offline; fixed when Recover returns
+	written  atomic.Int64  // bytes committed since the last look at the log's front
+	newest   atomic.Uint64 // offset of the newest batch that streams have seen committed
 	growth   growth
 	segments *segmentReader
 	reading  *cache.Cache // beneath segments
@@ -127,6 +126,9 @@ type Engine struct {
 	house  chan struct{} // has an element while somebody keeps house
 	careMu sync.Mutex    // guards care
 	care   map[*Stream]struct{}
+
+	offlineMu sync.Mutex // guards offline
+	offline   []offlineStream
 
 	gravesMu sync.Mutex // guards graves
 	graves   map[record.StreamID]grave

@@ -58,7 +58,7 @@ func (e *Engine) Recover(ctx context.Context, ranges []LogRange) error {
 			continue
 		}
 		if err := r.lacking[id]; s == nil && err != nil {
-			e.holdOffline(r.names[id], f, err)
+			e.holdOffline(id, r.names[id], f, err)
 			continue
 		}
 		if s == nil {

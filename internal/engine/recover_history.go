@@ -62,14 +62,15 @@ func lasting(err error) bool {
 type foundManifest struct {
 	version manifest.Version
 	err     error
-	// stray names a stream that has segments and no manifest: the process ended between the two.
+	// stray names a stream that has objects and no manifest that can be read: the process ended before it made one, or
+	// it is damaged.
 	stray streamName
 }
 
 // findManifests reads all manifests there are. One that cannot be read is an error only for those who need it.
 func (e *Engine) findManifests(ctx context.Context) (map[record.StreamID]foundManifest, error) {
 	var keys []string
-	segments := map[record.StreamID]streamName{} // who has some
+	names := map[record.StreamID]streamName{} // of streams that have objects
 	after := ""
 	for {
 		var page store.Page
@@ -82,12 +83,13 @@ func (e *Engine) findManifests(ctx context.Context) (map[record.StreamID]foundMa
 		}
 		for _, o := range page.Objects {
 			after = o.Key
-			switch p, err := key.Parse(o.Key); {
-			case err != nil:
-			case p.Family == key.Manifest:
+			p, err := key.Parse(o.Key)
+			if err != nil {
+				continue
+			}
+			names[record.StreamID(p.ID)] = streamName{p.Account, p.Stream}
+			if p.Family == key.Manifest {
 				keys = append(keys, o.Key)
-			case p.Family == key.StreamSegment:
-				segments[record.StreamID(p.ID)] = streamName{p.Account, p.Stream}
 			}
 		}
 		if !page.More {
@@ -98,9 +100,10 @@ func (e *Engine) findManifests(ctx context.Context) (map[record.StreamID]foundMa
 	if err != nil {
 		return nil, err
 	}
-	for id, name := range segments {
-		if _, listed := found[id]; !listed {
-			found[id] = foundManifest{stray: name}
+	for id, name := range names {
+		if f := found[id]; f.version.Manifest == nil {
+			f.stray = name
+			found[id] = f
 		}
 	}
 	return found, nil

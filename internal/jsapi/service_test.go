@@ -26,13 +26,20 @@ type world struct {
 	requests
 }
 
-func bubble(t *testing.T, f func(t *testing.T, w *world)) {
+func bubble(t *testing.T, f func(t *testing.T, w *world)) { bubbleBehind(t, nil, f) }
+
+// bubbleBehind is bubble with a log of an earlier epoch, of the records that past gives.
+func bubbleBehind(t *testing.T, past []byte, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		st, err := mem.New(mem.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		log, err := wal.Open(wal.Options{Store: st, ID: wal.LogID{Kind: wal.WriteAhead, Node: "n", Epoch: 1}})
+		var ranges []engine.LogRange
+		if past != nil {
+			ranges = []engine.LogRange{{Log: earlier(t, st, past), To: 1}}
+		}
+		log, err := wal.Open(wal.Options{Store: st, ID: wal.LogID{Kind: wal.WriteAhead, Node: "n", Epoch: 2}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +48,7 @@ func bubble(t *testing.T, f func(t *testing.T, w *world)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Recover(t.Context(), nil); err != nil {
+		if err := e.Recover(t.Context(), ranges); err != nil {
 			t.Fatal(err)
 		}
 		if err := e.Start(); err != nil {

@@ -2,6 +2,8 @@ package jsapi
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/nats-io/jsm.go/api"
 
@@ -72,10 +74,19 @@ func streamNames(_ context.Context, r *request) (any, error) {
 	if err := r.mayBody(&ask); err != nil {
 		return nil, err
 	}
-	streams, p := cut(r.account.Streams(ask.Subject), ask.Offset, namesPage)
 	var names []string
-	for _, s := range streams {
+	for _, s := range r.account.Streams(ask.Subject) {
 		names = append(names, s.Name())
+	}
+	if ask.Subject == "" { // what is offline listens on nothing
+		for name := range r.account.Offline() {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+	}
+	var p page
+	if names, p = cut(names, ask.Offset, namesPage); len(names) == 0 {
+		names = nil
 	}
 	return struct {
 		head
@@ -100,11 +111,19 @@ func streamList(_ context.Context, r *request) (any, error) {
 		listed(listedInfo.Config.Metadata)
 		infos = append(infos, listedInfo)
 	}
+	offline := map[string]string{}
+	if ask.Subject == "" && ask.Offset == 0 {
+		for name, why := range r.account.Offline() {
+			offline[name] = why.Error()
+		}
+	}
 	return struct {
 		head
 		page
-		Streams []*streamInfo `json:"streams"`
-	}{head{Type: schema + "stream_list_response"}, p, infos}, nil
+		Streams []*streamInfo     `json:"streams"`
+		Missing []string          `json:"missing,omitempty"`
+		Offline map[string]string `json:"offline,omitempty"`
+	}{head{Type: schema + "stream_list_response"}, p, infos, slices.Sorted(maps.Keys(offline)), offline}, nil
 }
 
 func streamInfoGet(_ context.Context, r *request) (any, error) {

@@ -147,6 +147,9 @@ func (n *Node) Start(ctx context.Context) (err error) {
 		if err := st.serve(n); err != nil {
 			return err
 		}
+		if err := st.startBroadcast(ctx, n, &opts.Broadcast); err != nil {
+			return err
+		}
 	}
 	if err := n.serveSystem(&opts); err != nil {
 		return err

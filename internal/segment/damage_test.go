@@ -101,8 +101,8 @@ func TestGroupOfAnother(t *testing.T) {
 
 // TestSectionsDisagree: sections that are sound each and say different things are refused.
 func TestSectionsDisagree(t *testing.T) {
-	a, ai := build(t, Options{}, mixed(200, 8))
-	b, bi := build(t, Options{}, mixed(200, 9))
+	a, ai := build(t, Options{}, withNotes(mixed(200, 8)))
+	b, bi := build(t, Options{}, withNotes(mixed(200, 9)))
 	ia, _ := open(a, ai, nil)
 	ib, _ := open(b, bi, nil)
 	sectionsOf := func(object []byte, info Info, ix *Index) (raw [sections + 1][]byte) {
@@ -111,7 +111,7 @@ func TestSectionsDisagree(t *testing.T) {
 		}
 		return raw
 	}
-	for id := groupsSection; id <= postingsSection; id++ { // notes are of no message that another section could deny
+	for id := groupsSection; id <= notesSection; id++ {
 		raw := sectionsOf(a, ai, ia)
 		raw[id] = sectionsOf(b, bi, ib)[id]
 		ix := &Index{header: ia.header}

@@ -3,6 +3,7 @@ package segment
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 )
 
@@ -37,7 +38,7 @@ func unpacked(ix *Index, raw [sections + 1][]byte) []byte {
 }
 
 func FuzzParseIndex(f *testing.F) {
-	for _, messages := range [][]Message{{message(1, "a", "", "x")}, mixed(30, 1), mixed(700, 2)} {
+	for _, messages := range [][]Message{{message(1, "a", "", "x")}, withNotes(mixed(30, 1)), mixed(700, 2)} {
 		object, info := build(f, Options{GroupBytes: 4 << 10}, messages)
 		f.Add(object[info.IndexAt : info.IndexAt+info.IndexSize])
 		ix, err := open(object, info, nil)
@@ -63,13 +64,20 @@ func FuzzParseIndex(f *testing.F) {
 		}
 		// What was let in must read without a fault, and say one thing.
 		rows := uint64(0)
-		count := map[uint32]uint64{}
+		notes := 0
+		last := uint64(0)
 		for row := range ix.Rows(0) {
-			count[row.Subject]++
+			if row.Subject >= ix.SubjectCount() || row.Size > MaxMessageBytes || rows > 0 && row.Seq <= last {
+				t.Fatalf("row %d: %+v", rows, row)
+			}
+			if len(row.Note) > 0 {
+				notes++
+			}
+			last = row.Seq
 			rows++
 		}
-		if rows != ix.Info().Messages {
-			t.Fatalf("%d rows, want %d", rows, ix.Info().Messages)
+		if rows != ix.Info().Messages || last != ix.Info().Last || notes != len(ix.notes) {
+			t.Fatalf("%d rows to %d with %d notes, want %d to %d with %d", rows, last, notes, ix.Info().Messages, ix.Info().Last, len(ix.notes))
 		}
 		for s := range ix.Subjects(nil) {
 			n := uint64(0)
@@ -165,6 +173,64 @@ func FuzzFooter(f *testing.F) {
 		if err == nil {
 			_, _, _ = footer.index(int64(len(object)))
 			_ = footer.agree(&Index{groups: []Group{{Rows: 1}}})
+		}
+	})
+}
+
+// FuzzColumn reads any bytes as a column of varints: what is let in reads to its end.
+func FuzzColumn(f *testing.F) {
+	f.Add([]byte{}, uint16(0))
+	f.Add([]byte{1, 0x80, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, uint16(3))
+	f.Fuzz(func(t *testing.T, b []byte, n uint16) {
+		values := make([]uint64, n)
+		rest := takeColumn(values, b)
+		if isColumn(b, int(n)) != (strictColumn(b) == int(n)) {
+			t.Fatalf("%d numbers in %x: %v", n, b, isColumn(b, int(n)))
+		}
+		if isColumn(b, int(n)) && len(rest) > 0 {
+			t.Fatalf("%d numbers leave %x of %x", n, rest, b)
+		}
+	})
+}
+
+// strictColumn counts the varints of a column byte by byte; -1 where the last has no end.
+func strictColumn(b []byte) (n int) {
+	for _, c := range b {
+		if c < 0x80 {
+			n++
+		}
+	}
+	if len(b) > 0 && b[len(b)-1] >= 0x80 {
+		return -1
+	}
+	return n
+}
+
+// FuzzDeltas packs numbers and has parquet-go unpack them.
+func FuzzDeltas(f *testing.F) {
+	for _, n := range []int{1, 2, 32, 33, 128, 129, 130, 300} {
+		b := make([]byte, 8*n)
+		for i := range n {
+			binary.LittleEndian.PutUint64(b[8*i:], uint64(i*i*i)<<(i%50))
+		}
+		f.Add(b)
+	}
+	f.Add(bytes.Repeat([]byte{0, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}, 70))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var want []int64
+		for ; len(b) >= 8 && len(want) < 5000; b = b[8:] {
+			want = append(want, int64(binary.LittleEndian.Uint64(b)))
+		}
+		if len(want) == 0 {
+			return
+		}
+		page := appendPacked([]byte{}, want)
+		got, err := decodeDeltas(page, len(want))
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%d numbers: %v", len(want), err)
+		}
+		if bound := pageBound(&Group{Rows: uint32(len(want))}, seqColumn); uint64(len(page)) > bound {
+			t.Fatalf("a page of %d bytes, and readers take %d", len(page), bound)
 		}
 	})
 }

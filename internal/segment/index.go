@@ -108,7 +108,7 @@ func (ix *Index) load(raw [sections + 1][]byte) (err error) {
 			return err
 		}
 	}
-	return nil
+	return ix.checkNotes()
 }
 
 // noteHeader takes over what the header says of the object.

@@ -55,3 +55,39 @@ func parseNotes(b []byte, info *Info) (notes []note, err error) {
 func notesFrom(notes []note, from uint64) []note {
 	return notes[sort.Search(len(notes), func(i int) bool { return notes[i].seq >= from }):]
 }
+
+// checkNotes reports whether each note is of a message that there is. Notes of others would hide those behind them.
+func (ix *Index) checkNotes() error {
+	notes := ix.notes
+	for i := 0; i < len(ix.groups) && len(notes) > 0; i++ {
+		if g := &ix.groups[i]; notes[0].seq <= g.Last {
+			rows, _ := cutRows(ix.rowsOf(i))
+			notes = rows.skipNotes(g, notes)
+		}
+	}
+	if len(notes) > 0 {
+		return fmt.Errorf("%w: section of notes: no message %d", ErrCorrupt, notes[0].seq)
+	}
+	return nil
+}
+
+// skipNotes leaves out the notes of a group's messages, up to one that is of none. The rows are checked.
+func (r *rowsColumns) skipNotes(g *Group, notes []note) []note {
+	first, row := g.First, uint64(0)
+	for {
+		run := uint64(g.Rows) - row // rows without a gap between
+		if r.gapCount > 0 {
+			run = r.gaps.uvarint()
+		}
+		row += run
+		last := first + run - 1
+		for len(notes) > 0 && notes[0].seq >= first && notes[0].seq <= last {
+			notes = notes[1:]
+		}
+		if r.gapCount == 0 || len(notes) == 0 || notes[0].seq <= last {
+			return notes
+		}
+		r.gapCount--
+		first = last + 1 + r.gaps.uvarint()
+	}
+}

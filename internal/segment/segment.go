@@ -45,7 +45,8 @@ var (
 	ErrNewerFormat = errors.New("segment: newer format")
 	// ErrKey: the segment is encrypted and the key is missing or another.
 	ErrKey = errors.New("segment: wrong key")
-	// ErrFull: the segment takes no more messages; close it and begin another.
+	// ErrFull: the segment takes no more messages, of MaxGroups groups or an index that might outgrow MaxIndexBytes;
+	// close it and begin another.
 	ErrFull = errors.New("segment: full")
 	// ErrOrder: the sequence is not above the one before.
 	ErrOrder = errors.New("segment: sequence out of order")

@@ -16,7 +16,7 @@ type table struct {
 	thrift *thriftWriter
 
 	rows           groupBuffer // of the group that is being filled
-	groups         []byte      // of the footer: each group, encoded, about 400 bytes and two subjects
+	groups         []byte      // of the footer: each group, encoded, about 270 bytes and two subjects
 	groupCount     int
 	messages       int64 // in groups
 	binarySubjects bool  // a subject was not UTF-8

@@ -7,9 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes one segment. It is not safe for concurrent use. What it holds is one row group (about three times
-// GroupBytes, or the largest message's) and the index so far: about 12 bytes a message and 100 a subject beside its name.
-// It owns no goroutine and no file: to give up, drop it.
+// Writer writes one segment. It is not safe for concurrent use. What it holds is one row group as it came and as it is
+// stored (about three times GroupBytes, or the largest message's), the Parquet footer so far (about 270 bytes and two
+// subjects a group), and the index so far: about 12 bytes a message, 30 a subject beside its name, and the notes. The
+// index is at most MaxIndexBytes by a cautious count: 46 bytes a message, 48 and the name a subject, 16 and the note a
+// note. It owns no goroutine and no file: to give up, drop it.
 type Writer struct {
 	options Options
 	table   *table

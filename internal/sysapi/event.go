@@ -142,6 +142,11 @@ func (s *Service) conns(account string, unused bool) *connsEvent {
 
 // announceConns announces how many connections an account has, under the old subject and the new one.
 func (s *Service) announceConns(account string) {
+	old, current := "$SYS.SERVER.ACCOUNT."+account+".CONNS", "$SYS.ACCOUNT."+account+".SERVER.CONNS"
+	begun := time.Now()
+	if !s.system.HasInterest(old) && !s.system.HasInterest(current) || s.pace.tooEarly(account, begun) {
+		return
+	}
 	var e any
 	build := func() any {
 		if e == nil {
@@ -151,8 +156,10 @@ func (s *Service) announceConns(account string) {
 		}
 		return e
 	}
-	s.announce("$SYS.SERVER.ACCOUNT."+account+".CONNS", build)
-	s.announce("$SYS.ACCOUNT."+account+".SERVER.CONNS", build)
+	s.announce(old, build)
+	s.announce(current, build)
+	now := time.Now()
+	s.pace.spent(now.Sub(begun), now)
 }
 
 // announceAllConns does so for all accounts with connections, if anybody listens to any.

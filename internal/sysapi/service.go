@@ -78,6 +78,7 @@ type Service struct {
 	queue  chan *request
 	done   chan struct{}
 	ended  sync.WaitGroup
+	pace   pace
 
 	mu       sync.Mutex // guards what follows
 	closed   bool

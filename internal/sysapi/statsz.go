@@ -68,11 +68,19 @@ func (s *Service) statsz() *statsz {
 func (s *Service) beat() {
 	t := time.NewTicker(statszInterval)
 	defer t.Stop()
-	for n := 1; ; n++ {
+	late := time.NewTicker(catchUp)
+	defer late.Stop()
+	for n := 0; ; {
 		select {
 		case <-s.done:
 			return
+		case <-late.C:
+			for _, account := range s.pace.late() {
+				s.announceConns(account)
+			}
+			continue
 		case <-t.C:
+			n++
 		}
 		s.announce("$SYS.SERVER."+s.self.ID+".STATSZ", func() any { return s.statsz() })
 		if n%connsBeats == 0 {
