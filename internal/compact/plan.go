@@ -33,6 +33,9 @@ type Options struct {
 	// TargetBytes is the size of a segment that is not merged further; 0 is 128 MiB. A rewriting needs about as much
 	// memory.
 	TargetBytes int64
+	// MaxMessages bounds a segment that is made of others, since its index is built in memory and read at a start; 0 is 8
+	// million.
+	MaxMessages uint64
 	// Fanout is how many neighbours of about one size become one; 0 is 8. A message is rewritten once for each power of
 	// Fanout between the size of a new segment and TargetBytes.
 	Fanout int
@@ -42,6 +45,9 @@ type Options struct {
 func (o *Options) SetDefaults() {
 	if o.TargetBytes == 0 {
 		o.TargetBytes = 128 << 20
+	}
+	if o.MaxMessages == 0 {
+		o.MaxMessages = 8 << 20
 	}
 	if o.Fanout == 0 {
 		o.Fanout = 8
@@ -95,37 +101,39 @@ func (o Options) Next(segments []Segment) (run Run, ok bool) {
 
 // widen takes the neighbours of a sparse segment along, if they are small as well: they will not be rewritten sooner.
 func (o Options) widen(segments []Segment, at int) Run {
-	run, size := Run{at, at + 1}, segments[at].liveSize()
+	run, size, messages := Run{at, at + 1}, segments[at].liveSize(), segments[at].Live
 	fits := func(s Segment) bool {
-		return s.Size <= o.TargetBytes/int64(o.Fanout) && size+s.liveSize() <= o.TargetBytes
+		return s.Size <= o.TargetBytes/int64(o.Fanout) && size+s.liveSize() <= o.TargetBytes && messages+s.Live <= o.MaxMessages
 	}
+	take := func(s Segment) { size, messages = size+s.liveSize(), messages+s.Live }
 	for run.To < len(segments) && run.To-run.From < o.Fanout && fits(segments[run.To]) {
-		size += segments[run.To].liveSize()
+		take(segments[run.To])
 		run.To++
 	}
 	for run.From > 0 && run.To-run.From < o.Fanout && fits(segments[run.From-1]) {
 		run.From--
-		size += segments[run.From].liveSize()
+		take(segments[run.From])
 	}
 	return run
 }
 
 // merge finds neighbours of at most one tier: Fanout of them, or fewer that fill a segment.
 func (o Options) merge(segments []Segment, tier int) (Run, bool) {
-	run, size := Run{}, int64(0)
+	run, size, messages := Run{}, int64(0), uint64(0)
 	for i, s := range segments {
 		live := s.liveSize()
-		if o.tier(live) > tier || live > o.TargetBytes/2 {
-			run, size = Run{i + 1, i + 1}, 0
+		if o.tier(live) > tier || live > o.TargetBytes/2 || s.Live > o.MaxMessages/2 {
+			run, size, messages = Run{i + 1, i + 1}, 0, 0
 			continue
 		}
-		if size+live > o.TargetBytes {
-			if run.To-run.From > 1 && size >= o.TargetBytes/2 {
+		if size+live > o.TargetBytes || messages+s.Live > o.MaxMessages {
+			if run.To-run.From > 1 && (size >= o.TargetBytes/2 || messages >= o.MaxMessages/2) {
 				return run, true
 			}
-			run, size = Run{i, i}, 0
+			run, size, messages = Run{i, i}, 0, 0
 		}
 		run.To = i + 1
+		messages += s.Live
 		if size += live; run.To-run.From == o.Fanout {
 			return run, true
 		}

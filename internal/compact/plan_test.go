@@ -28,6 +28,8 @@ func TestNext(t *testing.T) {
 		"seven small":                  {of(kib, 7), Run{}, false},
 		"eight small":                  {of(kib, 8), Run{0, 8}, true},
 		"eight small behind a large":   {append(of(128*mib, 1), of(kib, 8)...), Run{1, 9}, true},
+		"many messages":                {[]Segment{{Size: kib, Messages: 3 << 20, Live: 3 << 20}, {Size: kib, Messages: 3 << 20, Live: 3 << 20}, {Size: kib, Messages: 3 << 20, Live: 3 << 20}}, Run{0, 2}, true},
+		"most messages":                {[]Segment{{Size: kib, Messages: 5 << 20, Live: 5 << 20}, {Size: kib, Messages: 5 << 20, Live: 5 << 20}}, Run{}, false},
 		"tiers first":                  {append(of(300*kib, 8), of(kib, 8)...), Run{8, 16}, true},
 		"large ones stay":              {of(127*mib, 20), Run{}, false},
 		"few that fill a segment":      {of(60*mib, 5), Run{0, 2}, true},
@@ -47,6 +49,7 @@ func TestNext(t *testing.T) {
 // planning comes to an end.
 func TestMergingConverges(t *testing.T) {
 	opts := Options{TargetBytes: 16 * mib, Fanout: 8}
+	opts.SetDefaults()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var segments []Segment
 	var written, rewritten int64

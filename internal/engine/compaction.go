@@ -64,6 +64,9 @@ func (s *Stream) haulFrom(after uint64) (hauls []haul) {
 	return hauls
 }
 
+// messageCost is what a message counts beside its bytes, so that tiny ones do not make an index that is too large.
+const messageCost = 16
+
 // segmentDraft is a segment that is being written.
 type segmentDraft struct {
 	unique manifest.ID
@@ -98,7 +101,7 @@ func (d *segmentDraft) add(m *record.StoredMessage) error {
 		d.first = m.Seq
 	}
 	d.last = m.Seq
-	d.raw += int64(len(m.Subject) + len(m.Header) + len(m.Data))
+	d.raw += int64(messageCost + len(m.Subject) + len(m.Header) + len(m.Data))
 	return nil
 }
 

@@ -218,9 +218,8 @@ func (s *Stream) loadPast(p *past, seq uint64, then func(error)) (m record.Store
 	s.engine.segments.read(p, seq, func(b *segment.Block, err error) {
 		s.inbox.command(func() {
 			if b != nil {
-				// Whoever waits finds it, even if it was pushed out by what others have read meanwhile.
+				// Whoever waits finds it until the turn ends, even if it was pushed out by what others have read.
 				s.atHand[p] = b
-				defer delete(s.atHand, p)
 			}
 			if then != nil {
 				then(err)

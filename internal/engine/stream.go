@@ -57,7 +57,7 @@ type Stream struct {
 	now          time.Time // of this turn
 	tail         tail
 	history      history
-	atHand       map[*past]*segment.Block // groups that were fetched, while those are told who wait
+	atHand       map[*past]*segment.Block // groups that were fetched, until the turn ends
 	pub          *broker.Publisher
 	consumers    map[string]*Consumer
 	interested   interest
@@ -243,6 +243,7 @@ func (s *Stream) turn(now time.Time) {
 	if gate := s.pub.Flush(); gate != nil && s.gate == nil {
 		s.gate, s.gateUntil = gate, now.Add(gatePatience)
 	}
+	clear(s.atHand)
 }
 
 // fail ends acknowledging: the log is fenced, or its outcome cannot be known. What is in memory can still be read.
