@@ -46,7 +46,8 @@ type Manifest struct {
 	Epoch   uint64    `json:"epoch"` // of that node
 	Written time.Time `json:"written"`
 	// From is the checkpoint that a replay of the stream begins with: before it only the log's messages count. What the
-	// segments leave out, it says is deleted.
+	// segments leave out, it says is deleted. A replay finds out as well by passing over checkpoints that lack messages;
+	// the place spares it the attempts, and lets a check tell what must be there.
 	From Place `json:"from"`
 	// Window is the stream's dedup window, in ns: for so long segments note the ids of messages.
 	Window int64 `json:"window,omitempty"`
