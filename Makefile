@@ -13,7 +13,7 @@ DEPTH ?= 2
 STATES ?= 10000000
 BENCH_FLAGS ?=
 
-.PHONY: build test unit race lint fuzz wire-fuzz sim model crash conformance bench docker clean
+.PHONY: build test unit race lint fuzz wire-fuzz sim model crash conformance bench broadcast-table docker clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o sluice ./cmd/sluice
@@ -53,6 +53,9 @@ conformance:
 
 bench: build
 	$(GO) run ./bench -server ./sluice -reference "$$(.ci/tool nats-server)" $(BENCH_FLAGS)
+
+broadcast-table:
+	$(GO) run ./sim/broadcast
 
 docker:
 	docker build -t sluice .
