@@ -31,6 +31,8 @@ const (
 func TestKill(t *testing.T) {
 	for _, store := range rig.Stores(t) {
 		t.Run(store.Name, func(t *testing.T) { testKills(t, rig.SluiceConfig(t, store)) })
+	}
+	for _, store := range rig.Stores(t) { // empty ones
 		t.Run(store.Name+" with segments", func(t *testing.T) { testKills(t, rig.SluiceConfig(t, store, "-c", busy(t))) })
 	}
 }
