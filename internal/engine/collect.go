@@ -83,12 +83,12 @@ func (e *Engine) collectStrays(ctx context.Context, s *Stream) error {
 	if !k.swapped {
 		return nil
 	}
-	found, err := e.listStream(ctx, key.StreamPrefix(s.account.name, s.name, uint64(s.id)))
+	segments, _, err := e.listStream(ctx, s.account.name, s.name, s.id)
 	if err != nil {
 		return err
 	}
 	m := k.version.Manifest
-	known := map[string]bool{key.ManifestKey(m.Account, m.Stream, uint64(m.ID)): true}
+	known := map[string]bool{}
 	for _, seg := range m.Segments {
 		known[m.Key(seg)] = true
 	}
@@ -96,8 +96,8 @@ func (e *Engine) collectStrays(ctx context.Context, s *Stream) error {
 		known[m.DroppedKey(d)] = true // collect sees to them
 	}
 	var strays []string
-	for _, k := range found {
-		if p, err := key.Parse(k); err == nil && p.Family == key.StreamSegment && !known[k] {
+	for _, k := range segments {
+		if !known[k] {
 			strays = append(strays, k)
 		}
 	}
@@ -111,21 +111,23 @@ func (e *Engine) collectStrays(ctx context.Context, s *Stream) error {
 	return e.deleteKeys(ctx, strays)
 }
 
-// listStream gives all keys of a stream.
-func (e *Engine) listStream(ctx context.Context, prefix string) (keys []string, err error) {
-	after := ""
+// listStream gives the keys of a stream's segments, and whether there is any object of the stream.
+func (e *Engine) listStream(ctx context.Context, account, stream string, id record.StreamID) (segments []string, found bool, err error) {
+	prefix, after := key.StreamPrefix(account, stream, uint64(id)), ""
 	for {
 		page, err := e.opts.Store.List(ctx, store.ListOptions{Prefix: prefix, StartAfter: after})
 		if err != nil {
-			return nil, fmt.Errorf("engine: listing %s: %w", prefix, err)
+			return nil, false, fmt.Errorf("engine: listing %s: %w", prefix, err)
 		}
 		for _, o := range page.Objects {
-			keys = append(keys, o.Key)
+			found, after = true, o.Key
+			if p, err := key.Parse(o.Key); err == nil && p.Family == key.StreamSegment {
+				segments = append(segments, o.Key)
+			}
 		}
 		if !page.More {
-			return keys, nil
+			return segments, found, nil
 		}
-		after = keys[len(keys)-1]
 	}
 }
 
@@ -176,20 +178,7 @@ func (e *Engine) clearGraves(ctx context.Context, now time.Time) error {
 	e.gravesMu.Unlock()
 	var errs []error
 	for _, g := range due {
-		keys, err := e.listStream(ctx, key.StreamPrefix(g.account, g.stream, uint64(g.id)))
-		if err == nil {
-			manifest := key.ManifestKey(g.account, g.stream, uint64(g.id))
-			var segments []string
-			for _, k := range keys {
-				if p, err := key.Parse(k); err == nil && p.Family == key.StreamSegment {
-					segments = append(segments, k)
-				}
-			}
-			if err = e.deleteKeys(ctx, segments); err == nil && len(keys) > 0 {
-				err = e.deleteKeys(ctx, []string{manifest})
-			}
-		}
-		if err != nil {
+		if err := e.clearGrave(ctx, g); err != nil {
 			errs = append(errs, fmt.Errorf("engine: deleting what stream %s left: %w", g.stream, err))
 			continue
 		}
@@ -198,4 +187,15 @@ func (e *Engine) clearGraves(ctx context.Context, now time.Time) error {
 		e.gravesMu.Unlock()
 	}
 	return errors.Join(errs...)
+}
+
+func (e *Engine) clearGrave(ctx context.Context, g grave) error {
+	segments, found, err := e.listStream(ctx, g.account, g.stream, g.id)
+	if err != nil || !found {
+		return err
+	}
+	if err := e.deleteKeys(ctx, segments); err != nil {
+		return err
+	}
+	return e.deleteKeys(ctx, []string{key.ManifestKey(g.account, g.stream, uint64(g.id))})
 }

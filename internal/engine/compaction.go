@@ -200,11 +200,10 @@ func (e *Engine) copyHaul(ctx context.Context, s *Stream, d *segmentDraft, h hau
 		if err != nil {
 			return fmt.Errorf("engine: reading the log to compact stream %s: %w", s.name, err)
 		}
-		begin := int(h.place.pos.Byte)
-		if begin+h.bytes > len(b.Body) {
-			return fmt.Errorf("engine: stream %s: batch %v at %d is shorter than its chunk", s.name, h.place.log, h.place.pos.Offset)
+		body, err := h.place.of(b, h.bytes)
+		if err != nil {
+			return fmt.Errorf("engine: stream %s: %w", s.name, err)
 		}
-		body := b.Body[begin : begin+h.bytes]
 		data = &body
 	}
 	for _, at := range h.live {

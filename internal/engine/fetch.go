@@ -19,13 +19,10 @@ type fetcher struct {
 	store  store.Store
 	ctx    context.Context // of the engine: ends all fetches
 	tokens chan struct{}   // capacity fetchers
-	max    int             // bytes of batches that are kept
 
 	mu      sync.Mutex // guards what follows
 	pending map[batchKey][]func(*wal.Batch, error)
-	kept    map[batchKey]*wal.Batch
-	order   []batchKey // of kept, oldest first
-	bytes   int
+	batches *kept[batchKey, *wal.Batch]
 }
 
 type batchKey struct {
@@ -35,9 +32,9 @@ type batchKey struct {
 
 func newFetcher(ctx context.Context, st store.Store, max int) *fetcher {
 	return &fetcher{
-		store: st, ctx: ctx, max: max, tokens: make(chan struct{}, fetchers),
+		store: st, ctx: ctx, tokens: make(chan struct{}, fetchers),
 		pending: map[batchKey][]func(*wal.Batch, error){},
-		kept:    map[batchKey]*wal.Batch{},
+		batches: newKept[batchKey, *wal.Batch](max),
 	}
 }
 
@@ -46,7 +43,7 @@ func newFetcher(ctx context.Context, st store.Store, max int) *fetcher {
 func (f *fetcher) fetch(p place, then func(*wal.Batch, error)) {
 	key := batchKey{p.log, p.pos.Offset}
 	f.mu.Lock()
-	if b := f.kept[key]; b != nil {
+	if b, ok := f.batches.get(key); ok {
 		f.mu.Unlock()
 		then(b, nil)
 		return
@@ -67,23 +64,11 @@ func (f *fetcher) read(key batchKey) {
 	then := f.pending[key]
 	delete(f.pending, key)
 	if err == nil {
-		f.keep(key, b)
+		f.batches.put(key, b, len(b.Body))
 	}
 	f.mu.Unlock()
 	for _, call := range then {
 		call(b, err)
-	}
-}
-
-// keep remembers a batch and forgets the oldest beyond the bound. mu is held.
-func (f *fetcher) keep(key batchKey, b *wal.Batch) {
-	f.kept[key] = b
-	f.order = append(f.order, key)
-	f.bytes += len(b.Body)
-	for f.bytes > f.max && len(f.order) > 1 {
-		f.bytes -= len(f.kept[f.order[0]].Body)
-		delete(f.kept, f.order[0])
-		f.order = f.order[1:]
 	}
 }
 
@@ -121,11 +106,11 @@ func (s *Stream) fetched(c *chunk, b *wal.Batch, err error) {
 	if c.moved {
 		err = nil // the log may have let go of it: it is read from its segment
 	} else if err == nil {
-		begin := int(c.place.pos.Byte)
-		if begin+c.bytes > len(b.Body) {
-			err = fmt.Errorf("engine: stream %s: batch %v at %d is shorter than its chunk", s.name, c.place.log, c.place.pos.Offset)
+		var data []byte
+		if data, err = c.place.of(b, c.bytes); err != nil {
+			err = fmt.Errorf("engine: stream %s: %w", s.name, err)
 		} else if c.live > 0 {
-			data := append([]byte(nil), b.Body[begin:begin+c.bytes]...)
+			data = append([]byte(nil), data...)
 			c.data.Store(&data)
 			s.tail.count(c)
 		}

@@ -162,8 +162,8 @@ func (r *recovery) findPast(id record.StreamID, f *fragment) error {
 }
 
 func (r *recovery) batch(b *wal.Batch) error {
-	r.at = r.here(b)
-	r.engine.growth.note(r.engine.mark(place{b.ID, wal.Position{Offset: b.Offset}}), len(b.Body))
+	r.at = r.engine.mark(place{b.ID, wal.Position{Offset: b.Offset}})
+	r.engine.growth.note(r.at, len(b.Body))
 	rest := b.Body
 	for len(rest) > 0 {
 		at := len(b.Body) - len(rest)
@@ -259,7 +259,7 @@ func (r *recovery) control(b *wal.Batch, rec record.Record, at int) error {
 	case rec.Kind == record.StreamState:
 		return r.streamState(b, s, rec)
 	case rec.Kind == record.StreamDelete:
-		r.streamDelete(b, s, rec.Stream)
+		r.streamDelete(s, rec.Stream)
 		return nil
 	case rec.Kind == record.StreamRestore:
 		return r.streamRestore(rec.Stream)
@@ -326,13 +326,13 @@ func (r *recovery) streamRestore(id record.StreamID) (err error) {
 }
 
 // streamDelete replays the end of a stream.
-func (r *recovery) streamDelete(b *wal.Batch, s *Stream, id record.StreamID) {
+func (r *recovery) streamDelete(s *Stream, id record.StreamID) {
 	left := r.manifests[id].stray
 	if m := r.manifests[id].version.Manifest; m != nil {
 		left = streamName{m.Account, m.Stream}
 	}
 	if left.name != "" {
-		r.engine.bury(grave{account: left.account, stream: left.name, id: id, at: r.engine.mark(place{log: b.ID, pos: wal.Position{Offset: b.Offset}})})
+		r.engine.bury(grave{account: left.account, stream: left.name, id: id, at: r.at})
 	}
 	if s != nil {
 		s.account.forget(s)

@@ -17,13 +17,7 @@ func (r *recovery) outdated(b *wal.Batch, id record.StreamID, at int) bool {
 	}
 	log := wal.LogID{Kind: b.ID.Kind, Node: m.From.Node, Epoch: wal.Epoch(m.From.Epoch)}
 	from := r.engine.mark(place{log: log, pos: wal.Position{Offset: wal.Offset(m.From.Offset)}})
-	here := r.here(b)
-	return here.before(from) || here == from && uint32(at) < m.From.Byte
-}
-
-// here is the place of a batch.
-func (r *recovery) here(b *wal.Batch) mark {
-	return r.engine.mark(place{log: b.ID, pos: wal.Position{Epoch: b.ID.Epoch, Offset: b.Offset}})
+	return r.at.before(from) || r.at == from && uint32(at) < m.From.Byte
 }
 
 // breaks notes that a part of a stream's history is not there or damaged. If the stream was deleted later, that is as it
@@ -78,7 +72,7 @@ func (r *recovery) streamConfig(b *wal.Batch, s *Stream, rec record.Record, at i
 	if err != nil {
 		return err
 	}
-	r.enter(b, s, f)
+	r.enter(s, f)
 	return nil
 }
 
@@ -100,7 +94,7 @@ func (r *recovery) streamState(b *wal.Batch, s *Stream, rec record.Record) error
 	if s.state.LastSeq() != st.Last {
 		return fmt.Errorf("stream %s: the checkpoint ends at sequence %d, and the stream at %d", s.name, st.Last, s.state.LastSeq())
 	}
-	s.controlAt = r.here(b)
+	s.controlAt = r.at
 	return nil
 }
 
@@ -134,7 +128,7 @@ func (r *recovery) open(b *wal.Batch, id record.StreamID, body *record.StreamCon
 		return err
 	}
 	s.state, s.tail = f.state, *f.tail
-	r.enter(b, s, f)
+	r.enter(s, f)
 	s.state.RemoveBefore(st.First, &s.effects)
 	for _, g := range st.Gaps {
 		for m, ok := s.state.Next(nil, g.First); ok && m.Seq <= g.Last; m, ok = s.state.Next(nil, m.Seq+1) {
@@ -157,13 +151,13 @@ func (f *fragment) listed(st *record.StreamStateBody) uint64 {
 }
 
 // enter makes a stream known from here on. It goes on with what its fragment has.
-func (r *recovery) enter(b *wal.Batch, s *Stream, f *fragment) {
+func (r *recovery) enter(s *Stream, f *fragment) {
 	// The consumers are told of nothing before they have been told their past.
 	s.effects.Each = func(gone stream.Removed) { s.tail.removed(gone.Seq) }
 	made := *f
 	made.name, made.state, made.tail, made.effects, made.restoring = s.name, s.state, &s.tail, &s.effects, false
 	r.fragments[s.id] = &made
-	s.controlAt = r.here(b)
+	s.controlAt = r.at
 	r.streams[s.id] = s
 	a := s.account
 	if old := a.streams[s.name]; old != nil {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sluicemq/sluice/internal/compact"
 	"github.com/sluicemq/sluice/internal/manifest"
-	"github.com/sluicemq/sluice/internal/record"
 	"github.com/sluicemq/sluice/internal/segment"
 )
 
@@ -154,8 +153,7 @@ func (e *Engine) copyGroup(s *Stream, d *segmentDraft, p *past, index *segment.D
 		if !live[i] {
 			continue
 		}
-		b := block.At(i)
-		m := record.StoredMessage{Seq: b.Seq, Time: b.Time, Subject: b.Subject, Header: b.Header, Data: b.Data}
+		m := storedAt(block, i)
 		if err := d.add(&m); err != nil {
 			return fmt.Errorf("engine: rewriting %s: %w", p.key, err)
 		}

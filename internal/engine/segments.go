@@ -200,6 +200,12 @@ func (r *segmentReader) forget(key string) {
 	r.cache.Forget(key)
 }
 
+// storedAt gives message i of a group, which it aliases.
+func storedAt(b *segment.Block, i int) record.StoredMessage {
+	m := b.At(i)
+	return record.StoredMessage{Seq: m.Seq, Time: m.Time, Subject: m.Subject, Header: m.Header, Data: m.Data}
+}
+
 // loadPast is load for a message that only a segment has.
 func (s *Stream) loadPast(p *past, seq uint64, then func(error)) (m record.StoredMessage, ok bool, err error) {
 	b := s.engine.segments.block(p, seq)
@@ -208,8 +214,7 @@ func (s *Stream) loadPast(p *past, seq uint64, then func(error)) (m record.Store
 	}
 	if b != nil {
 		if i, found := b.Find(seq); found {
-			b := b.At(i)
-			return record.StoredMessage{Seq: b.Seq, Time: b.Time, Subject: b.Subject, Header: b.Header, Data: b.Data}, true, nil
+			return storedAt(b, i), true, nil
 		}
 		if g := b.Group(); g.First <= seq && seq <= g.Last {
 			return m, false, fmt.Errorf("engine: stream %s: %s: %w: it lacks sequence %d", s.name, p.key, segment.ErrCorrupt, seq)

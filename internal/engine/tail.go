@@ -35,6 +35,15 @@ type place struct {
 	pos wal.Position
 }
 
+// of gives the bytes of a chunk in its batch, which it aliases.
+func (p place) of(b *wal.Batch, bytes int) ([]byte, error) {
+	begin := int(p.pos.Byte)
+	if begin+bytes > len(b.Body) {
+		return nil, fmt.Errorf("batch %v at %d is shorter than its chunk", p.log, p.pos.Offset)
+	}
+	return b.Body[begin : begin+bytes], nil
+}
+
 // placed reports whether the log has the chunk.
 func (c *chunk) placed() bool { return c.place.pos.Epoch != 0 }
 

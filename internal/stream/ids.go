@@ -26,18 +26,7 @@ func (s *State) AppendIDs(dst []byte, now int64) (b []byte, n int, all bool) {
 	if !all {
 		from = to - MaxListedIDs
 	}
-	b = binary.AppendUvarint(dst, to-from)
-	var seq uint64
-	var time int64
-	for pos := from; pos != to; pos++ {
-		r := d.at(pos)
-		b = binary.LittleEndian.AppendUint64(b, r.id.hi)
-		b = binary.LittleEndian.AppendUint64(b, r.id.lo)
-		b = binary.AppendUvarint(b, r.seq-seq)
-		b = binary.AppendVarint(b, r.time-time)
-		seq, time = r.seq, r.time
-	}
-	return b, int(to - from), all
+	return d.appendRange(dst, from, to), int(to - from), all
 }
 
 // RestoreIDs has the dedup window remember the ids of a list as well. Nothing is in flight.

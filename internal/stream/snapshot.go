@@ -106,14 +106,20 @@ func (s *State) appendMessages(b []byte, positions []uint32) []byte {
 
 // appendTo writes what is remembered of messages up to last.
 func (d *dedup) appendTo(b []byte, last uint64) []byte {
-	n := 0
-	for pos := d.head; pos != d.tail && d.at(pos).seq <= last; pos++ {
-		n++
+	to := d.head
+	for to != d.tail && d.at(to).seq <= last {
+		to++
 	}
-	b = binary.AppendUvarint(b, uint64(n))
+	return d.appendRange(b, d.head, to)
+}
+
+// appendRange writes what is remembered at positions from to, but not including, to: their number, and of each the digest,
+// and sequence and time as the distance from those before.
+func (d *dedup) appendRange(b []byte, from, to uint64) []byte {
+	b = binary.AppendUvarint(b, to-from)
 	var seq uint64
 	var time int64
-	for pos := d.head; n > 0; pos, n = pos+1, n-1 {
+	for pos := from; pos != to; pos++ {
 		r := d.at(pos)
 		b = binary.LittleEndian.AppendUint64(b, r.id.hi)
 		b = binary.LittleEndian.AppendUint64(b, r.id.lo)
