@@ -143,6 +143,7 @@ func (w *world) finish() {
 	w.drain()
 	drained := w.contents(true)
 	w.crash("to look at it once more")
+	time.Sleep(settleTime) // a heartbeat that was under way would make the dead process look alive
 	if !w.revive() {
 		return
 	}
